@@ -1,0 +1,1 @@
+"""Experiment configurations, one file an experiment, grouped by data set."""

@@ -1,0 +1,1 @@
+"""Data sources, image pipelines and augmentation."""

@@ -1,0 +1,1 @@
+"""Accuracy, cost, latency, sweeps and reports."""

@@ -1,0 +1,1 @@
+"""Nested experts: capacity allocation, routing and nested layers."""

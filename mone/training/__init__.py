@@ -1,0 +1,1 @@
+"""Training: step, loop, checkpoints and sharding."""
