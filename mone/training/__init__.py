@@ -1,1 +1,6 @@
-"""Training: step, loop, checkpoints and sharding."""
+"""Training: budgets, losses, optimiser, one sharded step, checkpoints and the loop."""
+
+from mone.training.loop import NonFiniteError, train
+from mone.training.workdir import load_trained
+
+__all__ = ["NonFiniteError", "load_trained", "train"]

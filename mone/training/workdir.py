@@ -1,0 +1,158 @@
+"""The work directory: one run, one configuration.
+
+It holds config.json, checkpoints/, metrics.jsonl and TensorBoard's files. Running the same
+command again resumes; another configuration is refused, so that nothing is overwritten.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from mone import config as config_lib
+from mone.errors import CheckpointError, ConfigError
+from mone.models import functional, vit_config
+from mone.training import checkpoints
+
+PyTree = Any
+CONFIG = "config.json"
+
+# Fields that say how a run is carried out, not what it computes. (On another mesh, sums are made
+# in another order: then the result is equal up to rounding only.)
+MAY_CHANGE = (
+    "log_every",
+    "eval_every",
+    "profile_steps",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "data.threads",
+    "data.prefetch",
+    "mesh.data",
+    "mesh.fsdp",
+)
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write a file that is never seen half-written, even if the process is killed."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(temporary, path)
+
+
+def claim(config: ConfigDict, workdir: Path) -> None:
+    """Make the directory and write config.json, or check that it is this run's already.
+
+    Raises:
+      ConfigError: If the directory belongs to a run with another configuration; lists the fields
+        that differ.
+      CheckpointError: If it has checkpoints but no configuration.
+    """
+    path = workdir / CONFIG
+    if path.exists():
+        differing = differences(read_config(workdir), config)
+        if differing:
+            raise ConfigError(
+                f"{workdir} holds a run with another configuration; choose another directory, or "
+                "set back (there -> here): " + "; ".join(differing)
+            )
+    elif checkpoints.complete_steps(workdir):
+        raise CheckpointError(f"{workdir} has checkpoints but no {CONFIG}: not a run to resume")
+    if jax.process_index() == 0:
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, config_lib.to_json(config))
+
+
+@contextlib.contextmanager
+def lock(workdir: Path) -> Iterator[None]:
+    """Keep other processes on this machine from training in the same directory.
+
+    The system lets go of the lock when the process ends, however it ends.
+
+    Raises:
+      ConfigError: If another process is at work there.
+    """
+    workdir.mkdir(parents=True, exist_ok=True)
+    with open(workdir / ".lock", "w", encoding="utf-8") as f:
+        if jax.process_index() == 0:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"another process is training in {workdir}") from None
+        yield
+
+
+def read_config(workdir: str | Path) -> ConfigDict:
+    """Return the configuration of the run in a work directory.
+
+    Raises:
+      CheckpointError: If there is none, or it cannot be read.
+    """
+    path = Path(workdir) / CONFIG
+    try:
+        return config_lib.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{workdir} is no work directory: it has no {CONFIG}") from None
+    except (OSError, ValueError) as e:
+        raise CheckpointError(f"cannot read {path}: {e}") from e
+
+
+def differences(there: ConfigDict, here: ConfigDict) -> list[str]:
+    """Return "field: value there -> value here" for fields that differ and may not."""
+    a, b = _flat(there), _flat(here)
+    return [
+        f"{k}: {a.get(k, '(none)')!r} -> {b.get(k, '(none)')!r}"
+        for k in sorted(a.keys() | b.keys())
+        if k not in MAY_CHANGE and a.get(k, _ABSENT) != b.get(k, _ABSENT)
+    ]
+
+
+_ABSENT = object()
+
+
+def _flat(config: ConfigDict, prefix: str = "") -> dict[str, Any]:
+    out = {}
+    for k, v in config.items():
+        if isinstance(v, ConfigDict):
+            out |= _flat(v, f"{prefix}{k}.")
+        else:
+            out[prefix + k] = v
+    return out
+
+
+def load_trained(
+    workdir: str | Path, *, step: int | None = None, ema: bool = True
+) -> tuple[ConfigDict, PyTree]:
+    """Return configuration and parameters of a run, finished or in progress.
+
+    Args:
+      workdir: The run's directory.
+      step: Which checkpoint; None: the newest.
+      ema: Take the averaged parameters, if the run keeps any.
+
+    Returns:
+      The configuration, and the parameters as a nested dict of float32 arrays on one device.
+
+    Raises:
+      CheckpointError: If the directory is no run, has no such complete checkpoint, or the
+        checkpoint does not fit the configuration's model (all mismatches listed).
+    """
+    config = read_config(workdir)
+    cfg = vit_config(config.model)
+    expected = functional.abstract_params(cfg)
+    step, params = checkpoints.read_params(workdir, expected, step=step, ema=ema)
+    missing, extra, shapes = checkpoints.compare_params(expected, params)
+    problems = [f"{k}: not in the checkpoint" for k in missing]
+    problems += [f"{k}: not in the model" for k in extra] + shapes
+    if problems:
+        raise CheckpointError(
+            f"checkpoint {step} in {workdir} does not fit its model:\n  " + "\n  ".join(problems)
+        )
+    return config, params
