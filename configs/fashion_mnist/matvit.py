@@ -1,0 +1,21 @@
+"""MatViT on 20,000 images of Fashion-MNIST: the losses of all widths summed.
+
+    mone train --config=fashion_mnist/matvit --workdir=DIR
+
+Hardware: 2 CPU cores.
+Cost: 7.4, 12.2, 21.8, 41.1 MMAC an image at D/8, D/4, D/2, D.
+Expect: no published figure at this size; measured ones are in RESULTS.md.
+
+Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
+60,000 training images, all 10,000 test images.
+"""
+
+from ml_collections import ConfigDict
+from mone.configs import methods, tasks
+from mone.configs.arguments import parse
+
+
+def get_config(arg: str = "") -> ConfigDict:
+    """Return the configuration; `arg`: `experts=E`."""
+    a = parse(arg, experts=4)
+    return methods.matvit(tasks.fashion_mnist(), experts=a.experts)

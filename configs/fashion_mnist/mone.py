@@ -1,0 +1,22 @@
+"""MoNE on 20,000 images of Fashion-MNIST: one model for every budget.
+
+    mone train --config=fashion_mnist/mone --workdir=DIR
+
+Hardware: 2 CPU cores.
+Cost, MMAC an image at e_c .2, .3, .4, .5, .6, .8, 1: 10.1, 13.6, 17.4, 21.7, 25.3, 32.9,
+41.1.
+Expect: no published figure at this size; measured ones are in RESULTS.md.
+
+Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
+60,000 training images, all 10,000 test images.
+"""
+
+from ml_collections import ConfigDict
+from mone.configs import methods, tasks
+from mone.configs.arguments import parse
+
+
+def get_config(arg: str = "") -> ConfigDict:
+    """Return the configuration; `arg`: `experts=E,e_c=BUDGET`, e_c 0: adaptive."""
+    a = parse(arg, experts=4, e_c=0.0)
+    return methods.mone(tasks.fashion_mnist(), experts=a.experts, e_c=a.e_c)

@@ -1,0 +1,21 @@
+"""ViT on 20,000 images of Fashion-MNIST.
+
+    mone train --config=fashion_mnist/vit --workdir=DIR
+
+Hardware: 2 CPU cores.
+Cost: 41.1 MMAC an image.
+Expect: no published figure at this size; measured ones are in RESULTS.md.
+
+Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
+60,000 training images, all 10,000 test images.
+"""
+
+from ml_collections import ConfigDict
+from mone.configs import methods, tasks
+from mone.configs.arguments import parse
+
+
+def get_config(arg: str = "") -> ConfigDict:
+    """Return the configuration; `arg`: there are no options."""
+    parse(arg)
+    return methods.dense(tasks.fashion_mnist())
