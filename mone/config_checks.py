@@ -91,7 +91,8 @@ def _single_fields(config: ConfigDict) -> Iterator[str]:
 
 
 def _run(config: ConfigDict) -> Iterator[str]:
-    if (config.num_epochs > 0) == (config.num_steps > 0):
+    lengths = (config.num_epochs, config.num_steps)
+    if min(lengths) >= 0 and (lengths[0] > 0) == (lengths[1] > 0):
         yield (
             f"num_epochs={config.num_epochs:g}, num_steps={config.num_steps}: "
             "exactly one must be positive, the other 0"

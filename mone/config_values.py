@@ -60,9 +60,7 @@ def fit(name: str, value: Any, default: Any) -> Any:
     """
     if isinstance(default, tuple):
         if not isinstance(value, tuple | list):
-            raise MisfitError(
-                f"{name}={value!r}: must be a tuple, such as {_example(default)}"
-            )
+            raise MisfitError(f"{name}={value!r}: must be a tuple, such as {_example(default)}")
         kind = _element_kind(name, default)
         return tuple(_scalar(f"{name}[{i}]", v, kind) for i, v in enumerate(value))
     return _scalar(name, value, type(default))
@@ -88,11 +86,11 @@ def parse(name: str, text: str, default: Any) -> Any:
             raise MisfitError(f"{name}={text!r}: must be true or false")
         return text.lower() == "true"
     try:
-        value = ast.literal_eval(text) if text else ()
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = text
-    if isinstance(default, tuple) and not isinstance(value, tuple | list | str):
-        value = (value,)
+    if isinstance(default, tuple) and not isinstance(value, tuple | list):
+        value = () if value == "" else value if isinstance(value, str) else (value,)
     return fit(name, value, default)
 
 
