@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from ml_collections import ConfigDict
 
-from mone.data import embedded, idx
+from mone.data import embedded, folder, idx, tfds_sets
+from mone.data.folder import FolderSource
 from mone.data.sources import (
     ArraySource,
     ImageSource,
@@ -12,6 +13,7 @@ from mone.data.sources import (
     slice_bounds,
     subset_indices,
 )
+from mone.data.tfrecord import TfrecordSplit
 from mone.errors import ConfigError, DataError
 
 SOURCES = ("embedded", "idx", "folder", "tfds")
@@ -58,7 +60,7 @@ def dataset_info(data: ConfigDict) -> DatasetInfo:
     )
 
 
-def open_split(data: ConfigDict, field: str, split: str) -> ImageSource:
+def open_split(data: ConfigDict, field: str, split: str) -> ImageSource | TfrecordSplit:
     """Open a split of `config.data`.
 
     Args:
@@ -77,6 +79,14 @@ def open_split(data: ConfigDict, field: str, split: str) -> ImageSource:
         case "idx":
             name, part = parse_split(field, split, idx.SPLITS)
             source = _part(idx.open_idx(data.path, name), part)
+        case "folder":
+            name, part = parse_split(field, split, folder.split_names(data.path))
+            train, _ = parse_split(
+                "data.train_split", data.train_split, folder.split_names(data.path)
+            )
+            source = _part(folder.open_folder(data.path, name, train), part)
+        case "tfds":
+            source = tfds_sets.open_tfds(data.name, data.path, field, split)
         case _:
             raise ConfigError(f"data.source={data.source!r}: valid: {', '.join(SOURCES)}")
     if not len(source):
@@ -84,7 +94,7 @@ def open_split(data: ConfigDict, field: str, split: str) -> ImageSource:
     return source
 
 
-def _part(source: ArraySource, part: slice) -> ArraySource:
+def _part(source: ArraySource | FolderSource, part: slice) -> ArraySource | FolderSource:
     return source.slice(*slice_bounds(part, len(source)))
 
 

@@ -1,4 +1,4 @@
-"""What a data source is, and which of them cannot be read image by image.
+"""What a data source is, parts of it, and how unreadable images are dealt with.
 
 Axes: H W C image.
 """
@@ -6,7 +6,7 @@ Axes: H W C image.
 import logging
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -155,26 +155,35 @@ def subset_indices(total: int, num_train: int, seed: int) -> np.ndarray:
 
 
 def read_or_next(
-    source: ImageSource, index: int, unreadable: UnreadableImages
+    read: Callable[[int], tuple[Picture, int]],
+    index: int,
+    count: int,
+    unreadable: UnreadableImages,
 ) -> tuple[Picture, int]:
     """Read an image for training; in place of an unreadable one, the next good one after it.
 
     The replacement depends on the files alone, so that a resumed run sees the same.
 
+    Args:
+        read: From a number below `count` to image and label; raises UnreadableImageError.
+        index: Number of the image.
+        count: After the last image comes the first.
+        unreadable: Where unreadable ones are noted.
+
     Raises:
         DataError: if a long run of images cannot be read.
     """
     error: UnreadableImageError | None = None
-    for step in range(min(len(source), MAX_BAD_RUN)):
+    for step in range(min(count, MAX_BAD_RUN)):
         try:
-            return source[(index + step) % len(source)]
+            return read((index + step) % count)
         except UnreadableImageError as bad:
-            unreadable.add(bad, "the next image takes its place")
+            unreadable.add(bad, "another takes its place")
             error = bad
     raise DataError(f"{step + 1} images in a row cannot be read, the last is {error}")
 
 
-_SPLIT = re.compile(r"(\w+)(?:\[(?:(\d+)(%?))?:(?:(\d+)(%?))?\])?")
+_SPLIT = re.compile(r"([\w.-]+)(?:\[(?:(\d+)(%?))?:(?:(\d+)(%?))?\])?")
 
 
 def parse_split(field: str, split: str, names: Sequence[str]) -> tuple[str, slice]:

@@ -4,31 +4,31 @@ The images form one global stream, the same for any number of hosts and threads:
 permutation of the training set an epoch, epochs following each other without a gap (a batch may
 span two). Image number p of the stream is augmented with a generator keyed by the seed and p.
 Step t takes images t * batch_size ... of the stream, and host r of R every R-th of these.
+(tfrecord sets differ: see `mone.data.tfrecord`.)
 
 Axes: B images of this host's batch, H W C image.
 """
 
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grain
 import numpy as np
 from ml_collections import ConfigDict
 
+from mone.data.batching import Batch, Batches, batches_of_images, batches_of_records
 from mone.data.datasets import check_classes, host_batch, open_split
-from mone.data.images import normalise
 from mone.data.sources import (
     ImageSource,
+    Picture,
     Subset,
     UnreadableImages,
     read_or_next,
     subset_indices,
 )
+from mone.data.tfrecord import RecordBatches, Records, TfrecordSplit, host_part
 from mone.data.transforms import check_transforms, train_transform
 from mone.errors import ConfigError, DataError
-
-Batch = dict[str, np.ndarray]
 
 
 class TrainBatches(Iterator[Batch]):
@@ -50,15 +50,15 @@ class TrainBatches(Iterator[Batch]):
         self.steps_per_epoch = self.num_train // identity["batch_size"]
         self._identity = dict(identity)
         self._unreadable = unreadable
-        self._iterator = iter(dataset)
+        self._batches = Batches(dataset)
 
     def __next__(self) -> Batch:
         """Return `image`: float32 [B, H, W, C], normalised, and `label`: int32 [B]."""
-        return next(self._iterator)
+        return next(self._batches)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, int]:
         """Return the position after the last batch returned; JSON, and the same on every host."""
-        return {**self._identity, "step": self._iterator.get_state()["next_index"]}
+        return {**self._identity, "step": self._batches.step}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on with exactly the batch that follows the position.
@@ -72,7 +72,7 @@ class TrainBatches(Iterator[Batch]):
                     f"the data position was saved with {field}={state.get(field)}, this run has "
                     f"{field}={value}: the order of the images would not be the same"
                 )
-        self._iterator.set_state({"next_index": int(state["step"])})
+        self._batches.step = int(state["step"])
 
     @property
     def unreadable(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class TrainBatches(Iterator[Batch]):
 
     def close(self) -> None:
         """Stop the threads; the iterator cannot be used afterwards."""
-        self._iterator.close()
+        self._batches.close()
 
 
 def train_batches(
@@ -90,7 +90,7 @@ def train_batches(
     """Open the training data.
 
     An unreadable image is named once in a warning (logger `mone.data`), listed in `unreadable`,
-    and replaced by the next readable one of the set.
+    and replaced by the next readable one of the set (tfrecord: of its batch).
 
     Args:
         config: Fields seed, batch_size, data.*, model.image_size, model.channels,
@@ -107,16 +107,21 @@ def train_batches(
     source = open_split(config.data, "data.train_split", config.data.train_split)
     check_classes(config, source.classes.num_classes)
     indices = subset_indices(len(source), config.data.num_train, config.data.subset_seed)
-    if len(indices) < len(source):
-        source = Subset(source, indices)
-    if config.batch_size > len(source):
+    if config.batch_size > len(indices):
         raise ConfigError(
-            f"batch_size={config.batch_size}: valid: at most the {len(source)} training images"
+            f"batch_size={config.batch_size}: valid: at most the {len(indices)} training images"
         )
     unreadable = UnreadableImages()
-    dataset = _stream(config, source, unreadable)[process_index::process_count]
-    dataset = to_batches(dataset, config, batch)
-    identity = {"seed": config.seed, "batch_size": config.batch_size, "num_train": len(source)}
+    identity = {"seed": config.seed, "batch_size": config.batch_size, "num_train": len(indices)}
+    if isinstance(source, TfrecordSplit):
+        part = host_part(indices, len(source), process_index, process_count)
+        records = RecordBatches(source, part, batch, seed=config.seed)
+        identity["process_count"] = process_count
+        dataset = batches_of_records(records, config, _record_loader(config, source, unreadable))
+    else:
+        chosen = Subset(source, indices) if len(indices) < len(source) else source
+        stream = _stream(config, chosen, unreadable)[process_index::process_count]
+        dataset = batches_of_images(stream, config, batch)
     return TrainBatches(dataset, identity=identity, unreadable=unreadable)
 
 
@@ -127,7 +132,7 @@ def _stream(
     transform = train_transform(config)
 
     def load(index: int, rng: np.random.Generator) -> Batch:
-        image, label = read_or_next(source, index, unreadable)
+        image, label = read_or_next(lambda i: source[i], index, len(source), unreadable)
         return {"image": transform(image, rng), "label": np.int32(label)}
 
     # The shuffle is a pseudo-random permutation computed index by index, with another key an
@@ -136,14 +141,22 @@ def _stream(
     return order.random_map(load)
 
 
-def to_batches(dataset: grain.MapDataset, config: ConfigDict, batch: int) -> grain.IterDataset:
-    """Batch and normalise images, several batches ahead, each prepared by one thread."""
-    data = config.data
-    scale = functools.partial(_normalise_batch, mean=data.mean, std=data.std)
-    dataset = dataset.batch(batch, drop_remainder=True).map(scale)
-    buffer = max(data.prefetch, data.threads)
-    return dataset.to_iter_dataset(grain.ReadOptions(data.threads, buffer))
+def _record_loader(
+    config: ConfigDict, split: TfrecordSplit, unreadable: UnreadableImages
+) -> Callable[[int, Records], list[Callable[[], Batch]]]:
+    """Return what makes the images of a batch of records; each has a generator of its own."""
+    transform = train_transform(config)
 
+    def load(step: int, records: Records) -> list[Callable[[], Batch]]:
+        def parse(index: int) -> tuple[Picture, int]:
+            position, record = records[index]
+            return split.parse(record, position)
 
-def _normalise_batch(batch: Batch, mean, std) -> Batch:
-    return {**batch, "image": normalise(batch["image"], mean, std)}
+        def job(index: int) -> Batch:
+            image, label = read_or_next(parse, index, len(records), unreadable)
+            rng = np.random.default_rng((config.seed, step, records[index][0]))
+            return {"image": transform(image, rng), "label": np.int32(label)}
+
+        return [lambda index=index: job(index) for index in range(len(records))]
+
+    return load
