@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -52,8 +53,8 @@ def read_idx(path: Path) -> np.ndarray:
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":
         raise DataError(f"{path} is no IDX file of unsigned bytes (first bytes: {raw[:4].hex()})")
     header = 4 + 4 * raw[3]
-    shape = tuple(np.frombuffer(raw[4:header], ">u4").tolist())
-    if len(shape) != raw[3] or len(raw) - header != int(np.prod(shape)):
+    shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, header, 4))
+    if len(raw) - header != math.prod(shape):
         raise DataError(
             f"{path} is damaged: its header states the shape {shape}, "
             f"{max(0, len(raw) - header)} bytes follow"
