@@ -47,7 +47,7 @@ def routing_maps(
 
     def route(params: Any, images: jax.Array, key: jax.Array) -> list[jax.Array]:
         routers = functional.apply(cfg, params, images, counts, key=key)[1]["routers"]
-        return [router["assignment"] for router in routers]
+        return [router["assignment"] for router in routers.values()]
 
     assignments = jax.jit(route)(params, images, jax.random.key(0))
     if not 0 <= router_index < len(assignments):

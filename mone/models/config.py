@@ -1,6 +1,7 @@
 """The static description of a ViT, checked once and then trusted."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -161,7 +162,7 @@ def _width_problems(c: ViTConfig):
             yield f"model.nest={c.nest!r} has no meaning for method {c.method!r}; use 'model'"
         return
     w = c.widths
-    if not w or w[0] < 1 or any(a >= b for a, b in zip(w[:-1], w[1:], strict=True)):
+    if not w or w[0] < 1 or any(a >= b for a, b in pairwise(w)):
         yield f"model.widths={w} must be strictly ascending and positive"
     elif w[-1] != c.width:
         yield f"model.widths={w} must end with model.width={c.width}"
@@ -202,7 +203,8 @@ def vit_config(model: Any) -> ViTConfig:
     widths = tuple(model.widths)
     if nested and not widths:
         widths = halving_widths(sizes["width"], model.num_experts)
-    same = ["channels", "num_classes", "pool", "posemb", "method", "nest", "router", "mod_every", "dropout", "drop_path", "remat", "scan", "dtype", "head_bias"]
+    same = ("channels", "num_classes", "pool", "posemb", "method", "nest", "router", "mod_every")
+    same += ("dropout", "drop_path", "remat", "scan", "dtype", "head_bias")
     return ViTConfig(
         **sizes,
         patch_size=(patch, patch),

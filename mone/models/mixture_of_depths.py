@@ -54,18 +54,18 @@ class DepthTrunk(nnx.Module):
         router: str,
         key: PRNGKeyArray | None,
         route_key: PRNGKeyArray | None,
-    ) -> tuple[NestedTokens, list[dict]]:
+    ) -> tuple[NestedTokens, dict[int, dict]]:
         """Run all blocks; arguments and results are those of `NestedTrunk`.
 
         `counts` is (skipped, processed) in each routed block; pinned tokens are processed.
         """
-        routed = []
+        routed = {}
         for r in range(self.depth // self.every):
             layer = (r + 1) * self.every - 1
             x = self._dense(x, range(layer - self.every + 1, layer), key)
             subkey = fold(route_key, r)
             x, info = self._routed(self.routers[r], x, counts, pinned, router, layer, key, subkey)
-            routed.append({"layer": layer, **info})
+            routed[layer] = info
         x = self._dense(x, range(self.depth - self.depth % self.every, self.depth), key)
         return self._tokens(x), routed
 

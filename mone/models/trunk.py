@@ -112,7 +112,7 @@ class NestedTrunk(nnx.Module):
         router: str,
         key: PRNGKeyArray | None,
         route_key: PRNGKeyArray | None,
-    ) -> tuple[NestedTokens, list[dict]]:
+    ) -> tuple[NestedTokens, dict[int, dict]]:
         """Run all blocks.
 
         Args:
@@ -126,14 +126,14 @@ class NestedTrunk(nnx.Module):
         Returns:
           The tokens after the last block, and what each router did.
         """
-        routed = []
+        routed = {}
         for router_index, layers in self.segments:
             if router_index is None:
                 tokens = group_tokens(x, _pin(self._unrouted(counts), pinned), self.widths)
             else:
                 subkey = fold(route_key, router_index)
                 tokens, info = self._route(router_index, x, counts, pinned, router, subkey)
-                routed.append({"layer": layers.start, **info})
+                routed[layers.start] = info
             live = self.blocks.run(tokens.live, tokens, layers, key)
             tokens = tokens.replace(live=live)
             if layers.stop < self.depth:

@@ -60,8 +60,8 @@ class ViT(nnx.Module):
         Returns:
           float32 logits, and a dict of intermediates: "features" [B, N, D] (after the last
           LayerNorm, in token order, the class token last if there is one), "pre_logits"
-          [B, D], and "routers", a list with "layer", "assignment" int32 [B, N] and "probs"
-          [B, N, E] (Mixture-of-Depths: scores [B, N, 1]) of each.
+          [B, D], and "routers", a dict from the layer of each router to its "assignment" int32
+          [B, N] and "probs" [B, N, E] (Mixture-of-Depths: scores [B, N, 1]).
 
         Raises:
           ConfigError: the counts do not fit the model, or a key is missing.

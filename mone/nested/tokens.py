@@ -10,6 +10,7 @@ features of expert j.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import flax.struct
 import jax
@@ -128,6 +129,4 @@ def frozen_stats(frozen: Float[Array, "B n F"]) -> FrozenStats | None:
 def split_groups(x: Array, counts: Sequence[int]) -> tuple[Array, ...]:
     """Split [B, N, ...], in the order of the groups, into one array per expert."""
     bounds = [sum(counts[:j]) for j in range(len(counts) + 1)]
-    return tuple(
-        jax.lax.slice_in_dim(x, a, b, axis=1) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
-    )
+    return tuple(jax.lax.slice_in_dim(x, a, b, axis=1) for a, b in pairwise(bounds))
