@@ -71,3 +71,33 @@ def folder_config(config, tmp_path):
     config.model.image_size, config.model.channels = 8, 3
     config.batch_size, config.eval.batch_size = 4, 4
     return config
+
+
+@pytest.fixture
+def numbers():
+    """Return a function from batches to the numbers of their images, padding left out.
+
+    An image's number is its first pixel.
+    """
+
+    def read(*batches) -> list[int]:
+        found = []
+        for batch in batches:
+            pixels = np.rint((batch["image"][:, 0, 0, 0] * 0.5 + 0.5) * 255).astype(int)
+            found += pixels[batch.get("mask", np.ones(len(pixels))) > 0].tolist()
+        return found
+
+    return read
+
+
+@pytest.fixture
+def assert_same():
+    """Return a function that checks two lists of batches for equality, bit for bit."""
+
+    def check(first, second):
+        for a, b in zip(first, second, strict=True):
+            assert a.keys() == b.keys()
+            for key in a:
+                np.testing.assert_array_equal(a[key], b[key])
+
+    return check

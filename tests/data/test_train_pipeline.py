@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from batch_checks import assert_same, pixel_ids
 
 from mone.data import train_batches
 from mone.errors import DataError
@@ -18,11 +17,6 @@ def take(config, count, **kwargs):
     return out
 
 
-def stream(config, count) -> list[int]:
-    """Return the numbers of the images of the first batches."""
-    return [i for batch in take(config, count) for i in pixel_ids(batch)]
-
-
 @pytest.fixture
 def augmented(idx_config):
     idx_config.data.crop, idx_config.data.flip = "pad", True
@@ -30,22 +24,22 @@ def augmented(idx_config):
     return idx_config
 
 
-def test_batches_hold_the_images_and_their_labels(idx_config):
+def test_batches_hold_the_images_and_their_labels(idx_config, numbers):
     batch = take(idx_config, 1)[0]
     assert (batch["image"].shape, batch["image"].dtype) == ((8, 6, 6, 1), np.float32)
     assert batch["label"].dtype == np.int32
-    assert [i % 10 for i in pixel_ids(batch)] == batch["label"].tolist()
+    assert [i % 10 for i in numbers(batch)] == batch["label"].tolist()
 
 
-def test_every_epoch_is_a_fresh_permutation(idx_config):
+def test_every_epoch_is_a_fresh_permutation(idx_config, numbers):
     idx_config.batch_size = 7  # 30 images: batches span two epochs.
-    numbers = stream(idx_config, 30)
-    epochs = [numbers[i : i + 30] for i in range(0, 210, 30)]
+    stream = numbers(*take(idx_config, 30))
+    epochs = [stream[i : i + 30] for i in range(0, 210, 30)]
     assert all(sorted(epoch) == list(range(30)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 7
 
 
-def test_seed_and_nothing_else_decides_the_order(augmented):
+def test_seed_and_nothing_else_decides_the_order(augmented, assert_same):
     first = take(augmented, 9)
     for threads, prefetch in ((0, 4), (1, 1), (3, 4), (4, 2)):
         augmented.data.threads, augmented.data.prefetch = threads, prefetch
@@ -56,12 +50,12 @@ def test_seed_and_nothing_else_decides_the_order(augmented):
     )
 
 
-def test_seeds_do_not_repeat_each_other_one_epoch_later(idx_config):
+def test_seeds_do_not_repeat_each_other_one_epoch_later(idx_config, numbers):
     idx_config.batch_size = 30
     orders = []
     for seed in range(3):
         idx_config.seed = seed
-        orders += [tuple(pixel_ids(batch)) for batch in take(idx_config, 4)]
+        orders += [tuple(numbers(batch)) for batch in take(idx_config, 4)]
     assert len(set(orders)) == 12
 
 
@@ -77,7 +71,7 @@ def test_augmentation_differs_between_epochs(idx_config):
 
 @pytest.mark.parametrize("stop", [0, 1, 3, 4, 11])
 @pytest.mark.parametrize("threads", [0, 2])
-def test_resume_continues_bit_for_bit(augmented, stop, threads):
+def test_resume_continues_bit_for_bit(augmented, assert_same, stop, threads):
     augmented.data.threads = threads
     reference = take(augmented, 16)
     batches = train_batches(augmented)
@@ -131,13 +125,13 @@ def test_state_and_steps_are_the_same_on_every_host(idx_config):
     assert steps == [3, 3]
 
 
-def test_num_train_uses_a_fixed_subset(idx_config):
+def test_num_train_uses_a_fixed_subset(idx_config, numbers):
     idx_config.data.num_train, idx_config.batch_size = 12, 6
-    first, second = (sorted(stream(idx_config, 2)) for _ in range(2))
+    first, second = (sorted(numbers(*take(idx_config, 2))) for _ in range(2))
     assert first == second
     assert len(set(first)) == 12
     idx_config.data.subset_seed = 1
-    assert sorted(stream(idx_config, 2)) != first
+    assert sorted(numbers(*take(idx_config, 2))) != first
 
 
 def test_closed_iterator_says_so(idx_config):
