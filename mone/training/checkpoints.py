@@ -122,19 +122,17 @@ def complete_steps(workdir: str | Path) -> list[int]:
 
 
 def read_params(
-    workdir: str | Path, abstract: PyTree, *, step: int | None = None, ema: bool = True
+    workdir: str | Path, *, step: int | None = None, ema: bool = True
 ) -> tuple[int, PyTree]:
     """Read the parameters of a checkpoint, and nothing else of it.
 
     Args:
       workdir: The run's directory, which may be in use by a run in progress.
-      abstract: The parameters expected: nested dict of shapes and dtypes.
       step: Which checkpoint; None: the newest.
       ema: Take the averaged parameters, if the run keeps any.
 
     Returns:
-      The step and the parameters, float32 on the default device. They are those that the
-      checkpoint has: use `compare_params` for what differs from `abstract`.
+      The step and the parameters on one device, whatever they are: see `compare_params`.
 
     Raises:
       CheckpointError: If there is no such checkpoint or it cannot be read.
@@ -150,16 +148,18 @@ def read_params(
         )
     path = directory(workdir) / str(step)
     item = path / "ema" if ema and (path / "ema").is_dir() else path / "params"
+    handler = ocp.StandardCheckpointHandler()
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     try:
-        with ocp.StandardCheckpointer() as reader:
-            stored = reader.metadata(item).item_metadata.tree
-            target = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), stored
-            )
-            return step, reader.restore(item, target)
+        target = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            handler.metadata(item).tree,
+        )
+        return step, handler.restore(item, args=ocp.args.StandardRestore(target))
     except Exception as e:
         raise _unreadable(item, e) from e
+    finally:
+        handler.close()
 
 
 def compare_params(expected: PyTree, found: PyTree) -> tuple[list[str], list[str], list[str]]:
@@ -201,7 +201,7 @@ def start_params(workdir: str | Path, fresh: PyTree) -> tuple[PyTree, list[str]]
     Raises:
       CheckpointError: If it cannot be read; lists all mismatches at once.
     """
-    _, found = read_params(workdir, fresh)
+    _, found = read_params(workdir)
     missing, extra, shapes = compare_params(fresh, found)
     fresh_names = [k for k in missing if _of_router(k)]
     problems = [f"{k}: not in the checkpoint" for k in missing if not _of_router(k)]

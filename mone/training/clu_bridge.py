@@ -4,6 +4,7 @@
 in a thread of their own, off the path of training.
 """
 
+import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -45,6 +46,7 @@ class TensorBoardWriter:
 
     def _write(self, step: int, scalars: dict[str, float]) -> None:
         if self._writer is None:
+            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # Else TensorFlow talks about it.
             from clu import metric_writers
 
             self._writer = metric_writers.SummaryWriter(self._logdir)

@@ -25,12 +25,13 @@ from mone.training import workdir as workdir_lib
 from mone.training.budgets import Budgets, BudgetSchedule
 from mone.training.checkpoints import Checkpoints, start_params
 from mone.training.clu_bridge import TensorBoardWriter
+from mone.training.losses import mixup_coefficient
 from mone.training.metrics_log import MetricsLog, Record
 from mone.training.optimiser import make_optimizer, make_schedule, run_length, warmup_length
 from mone.training.overview import overview
 from mone.training.profiler import Profiler
 from mone.training.progress import Reporter, Speed
-from mone.training.sharding import check_batch, make_mesh, put_batch
+from mone.training.sharding import batch_sharding, check_batch, make_mesh, put_batch, replicated
 from mone.training.state import TrainState, abstract_state, init_state
 from mone.training.step import CompiledSteps, make_step
 
@@ -172,7 +173,7 @@ class _Run:
     def _train(self, state: TrainState, first: int) -> TrainState:
         """Run steps first + 1 ... total_steps; all of it is checked and saved on return."""
         config = self.config
-        step_fn = make_step(config, self.cfg, self.tx, mixup_p(config.data))
+        step_fn = make_step(config, self.cfg, self.tx, mixup=mixup_p(config.data) > 0)
         steps = CompiledSteps(step_fn, self.abstract, self._batch_shapes(), self.mesh)
         profiler = Profiler(self.workdir / "profile", config.profile_steps, first, self.total_steps)
         with contextlib.closing(profiler):
@@ -180,7 +181,7 @@ class _Run:
                 budgets = self.budgets(step - 1)
                 self._compile(steps, budgets)
                 profiler.before(step)
-                batch = put_batch(next(self.batches), self.mesh)
+                batch = self._next_batch(step)
                 state, metrics = steps(state, batch, budgets)
                 self.pending.append((step, metrics))
                 self._drain(_IN_FLIGHT)
@@ -192,12 +193,25 @@ class _Run:
                     self._evaluate(state, step)
         return state
 
-    def _batch_shapes(self) -> Any:
-        c, B = self.cfg, self.config.batch_size
-        return {
-            "image": jax.ShapeDtypeStruct((B, *c.image_size, c.channels), np.float32),
-            "label": jax.ShapeDtypeStruct((B,), np.int32),
+    def _next_batch(self, step: int) -> dict[str, jax.Array]:
+        """Return the batch of a step, with mixup's coefficient if images are mixed."""
+        batch, p = next(self.batches), mixup_p(self.config.data)
+        if p > 0:
+            batch = {**batch, "mixup": mixup_coefficient(self.config.seed, step, p)}
+        return put_batch(batch, self.mesh)
+
+    def _batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        c, B, split = self.cfg, self.config.batch_size, batch_sharding(self.mesh)
+        shapes = {
+            "image": jax.ShapeDtypeStruct(
+                (B, *c.image_size, c.channels), np.float32, sharding=split
+            ),
+            "label": jax.ShapeDtypeStruct((B,), np.int32, sharding=split),
         }
+        if mixup_p(self.config.data) > 0:
+            whole = replicated(self.mesh)
+            shapes["mixup"] = jax.ShapeDtypeStruct((), np.float32, sharding=whole)
+        return shapes
 
     def _compile(self, steps: CompiledSteps, budgets: Budgets) -> None:
         if budgets in steps:

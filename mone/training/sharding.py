@@ -97,6 +97,12 @@ def state_shardings(abstract: PyTree, mesh: Mesh) -> PyTree:
 
 
 def put_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Return this host's share of a batch as part of the global arrays, split over all devices."""
-    sharding = batch_sharding(mesh)
-    return {k: jax.make_array_from_process_local_data(sharding, v) for k, v in batch.items()}
+    """Return this host's share of a batch as part of the global arrays.
+
+    Arrays are split over all devices along their leading axis; scalars are replicated.
+    """
+    split, whole = batch_sharding(mesh), replicated(mesh)
+    return {
+        k: jax.make_array_from_process_local_data(split if np.ndim(v) else whole, v)
+        for k, v in batch.items()
+    }

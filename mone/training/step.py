@@ -17,7 +17,7 @@ from mone.models import ViTConfig, functional
 from mone.training import losses
 from mone.training.budgets import Budgets
 from mone.training.optimiser import ema_update
-from mone.training.sharding import batch_sharding, replicated
+from mone.training.sharding import replicated
 from mone.training.state import TrainState
 
 PyTree = Any
@@ -34,7 +34,7 @@ def step_key(seed: int, step: jax.Array | int) -> jax.Array:
 
 
 def make_step(
-    config: ConfigDict, cfg: ViTConfig, tx: optax.GradientTransformation, mixup: float = 0.0
+    config: ConfigDict, cfg: ViTConfig, tx: optax.GradientTransformation, *, mixup: bool = False
 ) -> Step:
     """Return `step(state, batch, budgets) -> (state, metrics)`, pure, with static budgets.
 
@@ -47,7 +47,7 @@ def make_step(
       config: The whole configuration; reads `seed`, `loss`, `budget` and `optimizer`.
       cfg: The model.
       tx: The optimiser, of `make_optimizer`.
-      mixup: p of mixup's Beta(p, p) draw; 0: none.
+      mixup: Whether to mix images; the batch then has "mixup", the coefficient (float32 scalar).
 
     Returns:
       The step. Its batch has "image" float32 [B, H, W, C] and "label" int32 [B]; its metrics are
@@ -58,14 +58,13 @@ def make_step(
     num_classes, smoothing = cfg.num_classes, config.loss.label_smoothing
 
     def step(state: TrainState, batch: Batch, budgets: Budgets) -> tuple[TrainState, Metrics]:
-        mix_key, model_key = jax.random.split(step_key(config.seed, state.step))
+        key = step_key(config.seed, state.step)
         images = batch["image"]
         targets = losses.one_hot_targets(batch["label"], num_classes, smoothing)
-        if mixup > 0:
-            a = losses.mixup_coefficient(mix_key, mixup)
-            images, targets = losses.mixup(images, targets, a)
+        if mixup:
+            images, targets = losses.mixup(images, targets, batch["mixup"])
         grad_fn = jax.value_and_grad(lambda p, x, y, key: loss_fn(p, x, y, key, budgets))
-        loss, grads = _accumulate(grad_fn, state.params, images, targets, model_key, accum)
+        loss, grads = _accumulate(grad_fn, state.params, images, targets, key, accum)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         ema = ema_update(state.ema, params, ema_decay, state.step) if ema_decay else state.ema
@@ -142,13 +141,11 @@ class CompiledSteps:
         Args:
           step: Of `make_step`.
           abstract: The state's shapes and shardings.
-          batch: Shapes and dtypes of a global batch.
+          batch: Shapes, dtypes and shardings of a global batch.
           mesh: The devices.
         """
         self._abstract = abstract
-        self._batch = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=batch_sharding(mesh)), batch
-        )
+        self._batch = batch
         self._jit = jax.jit(
             step,
             static_argnums=2,

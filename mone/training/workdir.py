@@ -147,7 +147,7 @@ def load_trained(
     config = read_config(workdir)
     cfg = vit_config(config.model)
     expected = functional.abstract_params(cfg)
-    step, params = checkpoints.read_params(workdir, expected, step=step, ema=ema)
+    step, params = checkpoints.read_params(workdir, step=step, ema=ema)
     missing, extra, shapes = checkpoints.compare_params(expected, params)
     problems = [f"{k}: not in the checkpoint" for k in missing]
     problems += [f"{k}: not in the model" for k in extra] + shapes

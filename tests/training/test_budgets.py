@@ -1,0 +1,86 @@
+from collections import Counter
+
+import pytest
+
+from mone.errors import ConfigError
+from mone.models import budget_counts, vit_config
+from mone.training.budgets import BudgetSchedule
+
+SIXTEEN_TOKENS = {"model.patch_size": 7, "budget.choices": (0.55, 0.7, 0.85, 1.0)}
+
+
+def _schedule(config, total_steps=100):
+    return BudgetSchedule(config, vit_config(config.model), total_steps)
+
+
+def _counts(config, e_c):
+    return budget_counts(vit_config(config.model), e_c)
+
+
+def test_draws_depend_on_seed_and_step_only(tiny_config):
+    config = tiny_config(**SIXTEEN_TOKENS)
+    draws = [_schedule(config)(t) for t in range(40)]
+    again = _schedule(config)
+    assert [again(t) for t in reversed(range(40))] == draws[::-1]
+    other = _schedule(tiny_config(seed=1, **SIXTEEN_TOKENS))
+    assert [other(t) for t in range(40)] != draws
+
+
+def test_each_block_has_each_choice_once_in_a_fresh_order(tiny_config):
+    config = tiny_config(**SIXTEEN_TOKENS)
+    schedule = _schedule(config)
+    blocks = [tuple(schedule(t) for t in range(b, b + 4)) for b in range(0, 100, 4)]
+    expected = {(_counts(config, e_c),) for e_c in config.budget.choices}
+    assert len(expected) == 4
+    assert all(set(block) == expected for block in blocks)
+    assert len(set(blocks)) > 10
+
+
+def test_wide_to_narrow_lets_choices_in_one_by_one(tiny_config):
+    config = tiny_config(**SIXTEEN_TOKENS, **{"budget.order": "wide_to_narrow"})
+    schedule = _schedule(config, 400)
+    widest_first = [(_counts(config, e_c),) for e_c in (1.0, 0.85, 0.7, 0.55)]
+    starts = (0, 52, 100, 152)  # The blocks of 4 that begin at or after steps 0, 50, 100, 150.
+    for size, start in enumerate(starts, 1):
+        seen = Counter(schedule(t) for t in range(start, start + 48))
+        assert seen.keys() == set(widest_first[:size])
+        if size != 3:  # A block of 4 cannot be split evenly over 3.
+            assert set(seen.values()) == {48 // size}
+    late = Counter(schedule(t) for t in range(200, 400))
+    assert late == dict.fromkeys(widest_first, 50)
+
+
+def test_full_width_runs_beside_the_drawn_budget_but_not_twice(tiny_config):
+    config = tiny_config(**SIXTEEN_TOKENS, **{"budget.full_width": True})
+    full = (0, 16)
+    choices = _schedule(config).choices
+    assert choices[0] == (full,)
+    assert choices[1:] == tuple((full, _counts(config, e)) for e in (0.85, 0.7, 0.55))
+
+
+def test_fixed_budget(tiny_config):
+    config = tiny_config(**{"budget.adaptive": False, "budget.e_c": 0.75})
+    assert _schedule(config).choices == ((_counts(config, 0.75),),)
+
+
+def test_matvit_runs_all_widths_widest_first(tiny_config):
+    config = tiny_config(**{"model.method": "matvit", "model.num_experts": 3})
+    assert _schedule(config)(5) == ((0, 0, 4), (0, 4, 0), (4, 0, 0))
+
+
+def test_dense_runs_once(tiny_config):
+    assert _schedule(tiny_config(**{"model.method": "dense"}))(5) == ((4,),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"budget.order": "sorted"}, r"budget\.order='sorted'.*wide_to_narrow"),
+        ({"budget.distill": 0.5}, r"budget\.distill=0\.5.*full_width"),
+        ({"budget.choices": ()}, r"budget\.choices is empty"),
+        ({"budget.choices": (0.1,)}, r"0\.1"),
+    ],
+)
+def test_errors(tiny_config, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        _schedule(tiny_config(**fields))
