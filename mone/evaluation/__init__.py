@@ -12,7 +12,7 @@ _MODULE_OF = {
     "Program": "latency",
     "Row": "report",
     "Summary": "report",
-    "SweepResult": "sweep",
+    "SweepResult": "sweeps",
     "Timing": "latency",
     "accuracy_figure": "plots",
     "activation_bytes": "memory",
@@ -24,13 +24,13 @@ _MODULE_OF = {
     "evaluate": "accuracy",
     "evaluation_budgets": "budgets",
     "measure_throughput": "latency",
-    "routing_figure": "routing_maps",
-    "routing_maps": "routing_maps",
+    "routing_figure": "maps",
+    "routing_maps": "maps",
     "summarise": "report",
-    "sweep": "sweep",
+    "sweep": "sweeps",
     "traced_macs": "program",
     "training_memory": "memory",
-    "write_report": "sweep",
+    "write_report": "sweeps",
 }
 
 __all__ = sorted(_MODULE_OF)

@@ -20,7 +20,9 @@ import numpy as np
 
 from mone.errors import ConfigError
 from mone.evaluation.cost import count_macs, dense_fields
-from mone.models import ViTConfig, functional
+from mone.models import ViTConfig, full_counts, functional
+
+_WARM_UP = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,8 @@ def measure_throughput(
     """Time the forward pass of every program beside the dense ViT of the same sizes.
 
     Args:
-      programs: What to time, by any name.
+      programs: What to time, by any name; programs that differ in their weights only, the dense
+        ViT among them, are timed once and get the same figures.
       batch_sizes: Images a batch.
       rounds: How often each program is timed; the order within a round is drawn anew.
       min_seconds: A timing repeats the forward pass until it lasts about this long.
@@ -73,17 +76,19 @@ def measure_throughput(
     for name, values in (("batch_sizes", batch_sizes), ("rounds", [rounds])):
         if not values or min(values) < 1:
             raise ConfigError(f"{name} = {values}: must be positive.")
-    dense = {name: _dense(program.cfg) for name, program in programs.items()}
-    to_time = {**{cfg: Program(cfg, None, None) for cfg in dense.values()}, **programs}
+    keys = {name: _key(program.cfg, program.counts) for name, program in programs.items()}
+    dense = {name: _key(_dense(program.cfg), None) for name, program in programs.items()}
+    to_time = {key: Program(key[0], None, None) for key in dense.values()}
+    to_time |= {keys[name]: program for name, program in programs.items()}
     params = _Parameters()
     result: dict[Any, dict[int, Timing]] = {name: {} for name in programs}
     for size in batch_sizes:
         if on_progress:
             on_progress(f"timing {len(to_time)} programs at batch size {size}")
-        calls = {k: _compile(p, params(p), size, seed) for k, p in to_time.items()}
+        calls = {key: _compile(p, params(p), size, seed) for key, p in to_time.items()}
         times = interleaved_times(calls, rounds=rounds, min_seconds=min_seconds, seed=seed)
         for name, program in programs.items():
-            result[name][size] = _timing(program, size, times[name], times[dense[name]])
+            result[name][size] = _timing(program, size, times[keys[name]], times[dense[name]])
     return result
 
 
@@ -103,8 +108,9 @@ def interleaved_times(
     """
     repeats = {}
     for name, call in calls.items():
-        call()  # Warm-up: first execution allocates.
-        seconds = _seconds(call, 1)
+        # The first execution allocates; the fastest of a few says how long one takes. Timings
+        # must last equally long, or a longer one would be interrupted more by other processes.
+        seconds = min(_seconds(call, 1) for _ in range(_WARM_UP))
         repeats[name] = max(1, round(min_seconds / seconds))
     times: dict[Any, list[float]] = {name: [] for name in calls}
     rng = np.random.default_rng(seed)
@@ -121,6 +127,12 @@ def _seconds(call: Callable[[], Any], repeats: int) -> float:
     for _ in range(repeats):
         call()
     return (time.perf_counter() - start) / repeats
+
+
+def _key(cfg: ViTConfig, counts: tuple[int, ...] | None) -> tuple[ViTConfig, tuple[int, ...]]:
+    """Return what the speed depends on: equal programs are timed once, whatever their weights."""
+    cfg = dataclasses.replace(cfg, dropout=0.0, drop_path=0.0, remat="none", head_bias=0.0)
+    return cfg, full_counts(cfg) if counts is None else tuple(counts)
 
 
 def _dense(cfg: ViTConfig) -> ViTConfig:

@@ -19,9 +19,9 @@ from mone.evaluation.budgets import evaluation_budgets
 from mone.evaluation.cost import count_macs, dense_macs
 from mone.evaluation.files import output_directory, write_files
 from mone.evaluation.latency import Program, Timing, measure_throughput
+from mone.evaluation.maps import pixels, routing_figure, routing_maps
 from mone.evaluation.plots import accuracy_figure, png
 from mone.evaluation.report import Row, csv_text, json_text, markdown, summarise
-from mone.evaluation.routing_maps import pixels, routing_figure, routing_maps
 from mone.models import ViTConfig, realised_capacity, vit_config
 
 Progress = Callable[[str], None]
@@ -85,9 +85,10 @@ def sweep(
     models = load_models(workdirs, e_c)
     timings = _time_all(models, batch_sizes, rounds, report)
     rows = []
-    for model in models:
+    for index, model in enumerate(models):
         report(f"evaluating {model.name} ({model.workdir}) at {_listed(model.budgets)}")
-        rows += _rows(model, router or model.config.eval.router, timings)
+        own = {e_c: timings[index, e_c] for e_c in model.budgets}
+        rows += _rows(model, router or model.config.eval.router, own)
     notes = [f"Made by `{command}`."] if command else []
     notes += _left_out(models, e_c)
     return SweepResult(rows, environment(), notes, models)
@@ -180,7 +181,8 @@ def draw_routing(model: Trained, num_images: int = 4) -> Any:
     captions = [names[label] if names else f"class {label}" for label in labels]
     shown = pixels(images, model.config)
     layer = model.cfg.router_layers[0] if model.cfg.method == "mone" else model.cfg.mod_every - 1
-    title = f"{model.name}: expert of each patch, router of block {layer + 1}"
+    what = "expert of each patch" if model.cfg.method == "mone" else "patches processed"
+    title = f"{model.name}: {what}, router of block {layer + 1}"
     return routing_figure(model.cfg, shown, maps, captions=captions, title=title)
 
 
@@ -204,24 +206,19 @@ def _machine(env: dict[str, Any]) -> str:
 
 def _time_all(
     models: Sequence[Trained], batch_sizes: Sequence[int], rounds: int, report: Progress
-) -> dict[Any, dict[int, Timing]]:
-    """Time each (model description, counts) once: weights do not change the speed."""
+) -> dict[tuple[int, float], dict[int, Timing]]:
+    """Time every model (by its place) at every budget."""
     programs = {
-        (_as_run(model.cfg), counts): Program(_as_run(model.cfg), model.params, counts)
-        for model in models
-        for counts in model.budgets.values()
+        (index, e_c): Program(model.cfg, model.params, counts)
+        for index, model in enumerate(models)
+        for e_c, counts in model.budgets.items()
     }
     if not batch_sizes:
-        return {key: {} for key in programs}
+        return {name: {} for name in programs}
     return measure_throughput(programs, batch_sizes=batch_sizes, rounds=rounds, on_progress=report)
 
 
-def _as_run(cfg: ViTConfig) -> ViTConfig:
-    """Return `cfg` without what matters in training only, so that equal programs are equal."""
-    return dataclasses.replace(cfg, dropout=0.0, drop_path=0.0, remat="none", head_bias=0.0)
-
-
-def _rows(model: Trained, router: str, timings: dict[Any, dict[int, Timing]]) -> list[Row]:
+def _rows(model: Trained, router: str, timings: dict[float, dict[int, Timing]]) -> list[Row]:
     from mone.data import eval_batches
 
     batches = eval_batches(model.config)
@@ -245,7 +242,7 @@ def _rows(model: Trained, router: str, timings: dict[Any, dict[int, Timing]]) ->
                 macs=macs,
                 mac_share=macs / full,
                 router=router,
-                timings=timings[_as_run(model.cfg), counts],
+                timings=timings[e_c],
                 **score,
             )
         )

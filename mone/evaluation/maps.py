@@ -25,7 +25,7 @@ def routing_maps(
     counts: Sequence[int],
     images: Float[np.ndarray, "B H W C"],
     *,
-    router_index: int = 0,
+    layer: int | None = None,
 ) -> Int[np.ndarray, "B h w"]:
     """Return the expert of each patch, as the trained router assigns them.
 
@@ -34,28 +34,29 @@ def routing_maps(
       params: Its parameters.
       counts: Tokens for each expert.
       images: Normalised images, as the model takes them.
-      router_index: Which router, of several.
+      layer: Which router, of several, by the layer that it stands before; None: the first.
 
     Returns:
       int32 expert index, 0 the narrowest; of "mod" 1 is processed, 0 skipped.
 
     Raises:
-      ConfigError: The model has no such router.
+      ConfigError: The model has no router there; it names those it has.
     """
     cfg = vit_config(config.model)
     counts = tuple(counts)
 
-    def route(params: Any, images: jax.Array, key: jax.Array) -> list[jax.Array]:
+    def route(params: Any, images: jax.Array, key: jax.Array) -> dict[int, jax.Array]:
         routers = functional.apply(cfg, params, images, counts, key=key)[1]["routers"]
-        return [router["assignment"] for router in routers.values()]
+        return {layer: router["assignment"] for layer, router in routers.items()}
 
     assignments = jax.jit(route)(params, images, jax.random.key(0))
-    if not 0 <= router_index < len(assignments):
+    layer = min(assignments, default=None) if layer is None else layer
+    if layer not in assignments:
+        has = ", ".join(map(str, sorted(assignments))) or "none"
         raise ConfigError(
-            f"router_index = {router_index}: this {cfg.method} model has "
-            f"{len(assignments)} router(s), counted from 0."
+            f"layer = {layer}: layers of this {cfg.method} model with a router: {has}"
         )
-    return np.asarray(assignments[router_index]).reshape(-1, *cfg.grid)
+    return np.asarray(assignments[layer]).reshape(-1, *cfg.grid)
 
 
 def routing_figure(
