@@ -89,10 +89,15 @@ def table_cells(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]
         accuracy = f"{100 * s.accuracy:.2f}"
         if s.num_seeds > 1:
             accuracy += f" ± {100 * s.accuracy_sd:.2f}"
-        line = [s.model, f"{s.e_c:g}", f"{s.macs / unit:.3g}", accuracy]
+        line = [s.model, f"{s.e_c:g}", _three_digits(s.macs / unit), accuracy]
         line += [_timing_cell(s.timings.get(size)) for size in sizes]
         cells.append(line)
     return header, cells
+
+
+def _three_digits(value: float) -> str:
+    """Return a number with about three significant digits, trailing zeros kept."""
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def _timing_cell(timing: Timing | None) -> str:
@@ -147,9 +152,17 @@ def rich_table(summaries: Sequence[Summary], width: int = 80) -> "Table":
 def markdown(summaries: Sequence[Summary], notes: Sequence[str] = ()) -> str:
     """Return the comparison as a Markdown table, with the legend and notes below it."""
     header, cells = table_cells(summaries)
+    cells = [[_parenthesise(cell) if i > 3 else cell for i, cell in enumerate(line)]
+             for line in cells]  # fmt: skip
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *cells]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return "\n\n".join([table, legend(summaries), *notes]) + "\n"
+
+
+def _parenthesise(cell: str) -> str:
+    """Turn "400 1.71x 72%" into "400 (1.71x, 72%)"."""
+    speed, _, ratios = cell.partition(" ")
+    return f"{speed} ({ratios.replace(' ', ', ')})" if ratios else speed
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -26,6 +26,9 @@ from mone.models import ViTConfig, realised_capacity, vit_config
 
 Progress = Callable[[str], None]
 
+# Interquartile range / median of a program's timings above which a report warns.
+_BUSY = 0.25
+
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
@@ -90,7 +93,7 @@ def sweep(
         own = {e_c: timings[index, e_c] for e_c in model.budgets}
         rows += _rows(model, router or model.config.eval.router, own)
     notes = [f"Made by `{command}`."] if command else []
-    notes += _left_out(models, e_c)
+    notes += [*_left_out(models, e_c), *_busy(rows)]
     return SweepResult(rows, environment(), notes, models)
 
 
@@ -305,6 +308,19 @@ def _left_out(models: Sequence[Trained], e_c: Sequence[float] | None) -> list[st
                 f"{model.name} has no budget {_listed(missing)}: its lowest here is {low:g}."
             )
     return list(notes.values())
+
+
+def _busy(rows: Sequence[Row]) -> list[str]:
+    """Return a warning for each batch size at which repeated timings disagree."""
+    notes = []
+    for size in rows[0].timings:
+        spread = float(np.median([row.timings[size].spread for row in rows]))
+        if spread > _BUSY:
+            notes.append(
+                f"Throughput at batch {size} is rough: the machine was busy (the middle half of "
+                f"the timings spreads over {100 * spread:.0f} % of their median)."
+            )
+    return notes
 
 
 def _listed(values: Any) -> str:

@@ -48,6 +48,12 @@ def test_table_cells():
     assert cells[1] == ["MoNE", "0.6", "25.3", "80.00", "-", "-"]
 
 
+def test_macs_keep_three_digits():
+    rows = [row(e_c=e, macs=macs) for e, macs in enumerate((6_100_000, 10_930_000, 123_400_000))]
+    _, cells = report.table_cells(report.summarise(rows))
+    assert [line[2] for line in cells] == ["6.10", "10.9", "123"]
+
+
 def test_unit_follows_the_size():
     assert report.mac_unit([900_000_000, 5]) == (1e6, "MMAC")
     assert report.mac_unit([1_200_000_000, 5]) == (1e9, "GMAC")
@@ -69,6 +75,7 @@ def test_markdown_is_a_table_with_its_legend_and_notes():
     lines = text.splitlines()
     assert lines[0] == "| model | e_c | MMAC | accuracy % | batch 1 | batch 64 |"
     assert len({line.count("|") for line in lines[:3]}) == 1
+    assert "| 400 (1.71x, 72%) | 2,346 (1.71x, 72%) |" in lines[2]
     assert "over 2 seeds" in text
     assert "share of the ratio of their MACs" in text
     assert text.endswith("Made by `mone sweep`.\n")

@@ -6,8 +6,9 @@ from PIL import Image
 
 import mone.training
 from mone.errors import CheckpointError, ConfigError
-from mone.evaluation import sweep, write_report
+from mone.evaluation import sweep, sweeps, write_report
 from mone.evaluation.cost import count_macs
+from mone.evaluation.latency import Timing
 from mone.models import vit_config
 
 
@@ -53,7 +54,7 @@ def test_a_row_for_each_model_and_budget(runs, tmp_path):
     assert first.num_examples == 20
     assert (last.mac_share, last.timings[2].speed_up) == (1.0, 1.0)
     assert first.timings == result.rows[2].timings  # Another seed is as fast.
-    assert result.notes == [
+    assert result.notes[:2] == [
         "Made by `mone sweep ...`.",
         "MoD has no budget 0.3: its lowest here is 0.6.",
     ]
@@ -72,6 +73,20 @@ def test_a_row_for_each_model_and_budget(runs, tmp_path):
     assert "Made by `mone sweep ...`." in paths[2].read_text(encoding="utf-8")
     for path in paths[3:]:
         assert Image.open(path).width > 400
+
+
+def test_a_busy_machine_is_told(runs, monkeypatch):
+    def timings(spread):
+        return lambda programs, **how: {
+            name: {8: Timing(8, 1.0, 8e3, spread, 1.0, 1.0, 1.0)} for name in programs
+        }
+
+    runs(mone={})
+    for spread, expected in ((0.4, ["40 % of their median"]), (0.1, [])):
+        monkeypatch.setattr(sweeps, "measure_throughput", timings(spread))
+        notes = sweep(["mone"], e_c=(0.6,), batch_sizes=(8,)).notes
+        assert len(notes) == len(expected)
+        assert all(text in note for text, note in zip(expected, notes, strict=True))
 
 
 def test_timing_can_be_left_out_and_the_router_replaced(runs):
