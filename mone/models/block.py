@@ -44,8 +44,8 @@ class NestedMLP(nnx.Module):
 
     def __init__(self, cfg: ViTConfig, *, rngs: nnx.Rngs):
         dtype = cfg.compute_dtype
-        self.fc1 = NestedIn(cfg.width, cfg.mlp_dim, bias_std=1e-6, dtype=dtype, rngs=rngs)
-        self.fc2 = NestedOut(cfg.mlp_dim, cfg.width, bias_std=1e-6, dtype=dtype, rngs=rngs)
+        self.fc1 = NestedIn(cfg.width, cfg.mlp_dim, dtype=dtype, rngs=rngs)
+        self.fc2 = NestedOut(cfg.mlp_dim, cfg.width, dtype=dtype, rngs=rngs)
         self.hidden_widths = cfg.hidden_widths
         self.dropout = cfg.dropout
 

@@ -20,11 +20,7 @@ Params = dict[str, Any]
 
 def init(cfg: ViTConfig, seed: int) -> Params:
     """Return initial parameters; the same seed gives the same parameters."""
-
-    def create():
-        return nnx.to_pure_dict(nnx.state(ViT(cfg, rngs=nnx.Rngs(params=seed)), nnx.Param))
-
-    return jax.jit(create)()
+    return _initialiser(cfg)(jax.random.key(seed))
 
 
 def abstract_params(cfg: ViTConfig) -> Params:
@@ -53,6 +49,16 @@ def apply(
 ) -> tuple[Array, dict]:
     """Run the model; see `ViT.__call__`. Everything but params, images and key is static."""
     return build(cfg, params)(images, counts, key=key, train=train, router=router)
+
+
+@lru_cache(maxsize=64)
+def _initialiser(cfg: ViTConfig):
+    """Compile initialisation once for a model, whatever the seed."""
+
+    def create(key):
+        return nnx.to_pure_dict(nnx.state(ViT(cfg, rngs=nnx.Rngs(params=key)), nnx.Param))
+
+    return jax.jit(create)
 
 
 @lru_cache(maxsize=64)

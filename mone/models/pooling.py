@@ -24,8 +24,8 @@ class MapPooling(nnx.Module):
         self.kv = NestedIn(width, width, parts=2, dtype=dtype, rngs=rngs)
         self.out = NestedOut(width, width, dtype=dtype, rngs=rngs)
         self.norm = NestedLayerNorm(width, dtype=dtype)
-        self.fc1 = NestedIn(width, cfg.mlp_dim, bias_std=1e-6, dtype=dtype, rngs=rngs)
-        self.fc2 = NestedOut(cfg.mlp_dim, width, bias_std=1e-6, dtype=dtype, rngs=rngs)
+        self.fc1 = NestedIn(width, cfg.mlp_dim, dtype=dtype, rngs=rngs)
+        self.fc2 = NestedOut(cfg.mlp_dim, width, dtype=dtype, rngs=rngs)
         self.num_heads = cfg.num_heads
 
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B D"]:

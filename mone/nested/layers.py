@@ -66,7 +66,6 @@ class NestedIn(nnx.Module):
         features: int,
         *,
         parts: int = 1,
-        bias_std: float = 0.0,
         dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
     ):
@@ -77,16 +76,15 @@ class NestedIn(nnx.Module):
           features: Output features of one part.
           parts: Projections that share the input (Q, K and V), side by side in one kernel
             [D, parts * features] and initialised one by one.
-          bias_std: Standard deviation of the initial bias.
           dtype: Compute dtype.
           rngs: Its `params` stream initialises.
         """
         init = nnx.initializers.xavier_uniform()
-        kernels = [init(rngs.params(), (width, features), jnp.float32) for _ in range(parts)]
-        self.kernel = nnx.Param(jnp.concatenate(kernels, axis=-1))
-        self.bias = nnx.Param(
-            bias_std * jax.random.normal(rngs.params(), (parts * features,), jnp.float32)
-        )
+        kernels = jax.vmap(lambda key: init(key, (width, features), jnp.float32), out_axes=1)(
+            jax.random.split(rngs.params(), parts)
+        )  # [D, parts, F]
+        self.kernel = nnx.Param(kernels.reshape(width, parts * features))
+        self.bias = nnx.Param(jnp.zeros((parts * features,), jnp.float32))
         self.dtype = dtype
 
     def __call__(self, xs: Groups, features: Sequence[int] | None = None) -> Groups:
@@ -107,13 +105,12 @@ class NestedOut(nnx.Module):
         features: int,
         width: int,
         *,
-        bias_std: float = 0.0,
         dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
     ):
         init = nnx.initializers.xavier_uniform()
         self.kernel = nnx.Param(init(rngs.params(), (features, width), jnp.float32))
-        self.bias = nnx.Param(bias_std * jax.random.normal(rngs.params(), (width,), jnp.float32))
+        self.bias = nnx.Param(jnp.zeros((width,), jnp.float32))
         self.dtype = dtype
 
     def __call__(self, xs: Groups, widths: Sequence[int]) -> Groups:
