@@ -7,6 +7,7 @@ ViT baselines for ImageNet-1k" (arXiv 2205.01580; big_vision: vit_s16_i1k).
 """
 
 from ml_collections import ConfigDict
+
 from mone.configs import methods
 from mone.configs.base import base
 
@@ -76,13 +77,12 @@ def fashion_mnist() -> ConfigDict:
 
 
 def embedded() -> ConfigDict:
-    """The digits that come with the installation, for 2 CPU cores: D 64, 4 blocks, 49 tokens."""
-    c = _small(width=64, depth=4)
-    c.num_epochs = 10
+    """The digits that come with the installation, for 2 CPU cores: D 64, 2 blocks, 49 tokens."""
+    c = _small(width=64, depth=2)
+    c.num_epochs = 5
+    c.batch_size = 32
     c.data.source = "embedded"
-    c.data.crop = "pad"
-    c.data.mean = (0.1307,)
-    c.data.std = (0.3081,)
+    c.optimizer.learning_rate = 4e-3
     # Each budget compiles an executable of its own: few of them keep a short run short.
     c.budget.choices = (0.25, 0.35, 0.5, 0.65, 0.8)
     return c

@@ -2,15 +2,16 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mone.configs.base import base
 
 from mone import config
 from mone.config_values import fields
+from mone.configs.base import base
 from mone.errors import ConfigError
 
 HEADER = "from mone.configs.base import base\n\ndef get_config(arg=''):\n  c = base()\n"
@@ -220,7 +221,6 @@ def test_from_json_refuses(text, said):
 
 def test_shipped_configurations_lie_inside_the_package():
     """The wheel must carry every group of configurations as a package."""
-    import tomllib
 
     root = Path(__file__).parent.parent
     packages = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"][

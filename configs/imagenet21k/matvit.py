@@ -15,6 +15,7 @@ trains on those after), or read folders: `--config.data.source=folder --config.d
 """
 
 from ml_collections import ConfigDict
+
 from mone.configs import methods, tasks
 from mone.configs.arguments import parse
 

@@ -1,6 +1,7 @@
 """The argument string of a configuration."""
 
 import pytest
+
 from mone.configs.arguments import parse
 
 
