@@ -5,8 +5,9 @@ import struct
 
 import numpy as np
 import pytest
-from mone.configs.base import base
 from PIL import Image
+
+from mone.configs.base import base
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from mone.configs.base import base
 
+from mone.configs.base import base
 from mone.data import dataset_info, eval_batches, train_batches
 from mone.errors import ConfigError, DataError
 
