@@ -2,7 +2,6 @@ import os
 
 import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from mone.configs.base import base
 
@@ -42,25 +41,15 @@ def tiny_config():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_compilation(tmp_path_factory):
-    """Compile quickly, and equal programs once in these tests, child processes included."""
-    settings = {
-        "jax_disable_most_optimizations": True,
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
-        "jax_persistent_cache_min_compile_time_secs": 0.2,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {k: jax.config.values[k] for k in settings}
-    for k, v in settings.items():
-        jax.config.update(k, v)
-    compilation_cache.reset_cache()  # Else it stays as it was when something first compiled.
-    yield {k.upper(): str(v) for k, v in settings.items()}
-    for k, v in before.items():
-        jax.config.update(k, v)
-    compilation_cache.reset_cache()
+def quick_compilation():
+    """Compile quickly: these programs run for a few steps only."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")
-def child_env(quick_compilation):
+def child_env():
     """Environment of a child process on CPU."""
-    return os.environ | quick_compilation | {"JAX_PLATFORMS": "cpu"}
+    return os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
