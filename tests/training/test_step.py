@@ -50,7 +50,7 @@ def test_micro_batches_average_exactly(tiny_config):
         results.append(_jit(make_step(config, cfg, tx))(state, batch, ((4,),)))
     (whole, a), (parts, b) = results
     for k in a:
-        np.testing.assert_allclose(a[k], b[k], rtol=1e-6)
+        np.testing.assert_allclose(a[k], b[k], rtol=5e-6)
     for x, y in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
     grads = jax.jit(jax.grad(_loss, 1), static_argnums=(0, 3))(cfg, state.params, batch, (4,))
