@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from mone.models.config import ViTConfig
+from mone.nested.layers import affine
 
 
 class PatchEmbedding(nnx.Module):
@@ -35,7 +36,7 @@ class PatchEmbedding(nnx.Module):
         """Embed images; tokens run row by row over the grid of patches."""
         patches = patchify(images, self.kernel.shape[:2]).astype(self.dtype)
         kernel = self.kernel[...].reshape(-1, self.width).astype(self.dtype)
-        x = patches @ kernel + self.bias[...].astype(self.dtype)
+        x = affine(patches, kernel, self.bias[...].astype(self.dtype))
         posemb = self.posemb[...] if hasattr(self, "posemb") else sincos2d(self.grid, self.width)
         return x + posemb.astype(self.dtype)
 

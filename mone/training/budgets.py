@@ -74,6 +74,15 @@ class BudgetSchedule:
         order = np.concatenate([rng.permutation(size) for _ in range(-(-n // size))])
         return self._choices[order[place]]
 
+    def upcoming(self, step: int) -> list[Budgets]:
+        """Return what will be drawn from a step on, in the order of first use."""
+        found: dict[Budgets, None] = {}
+        for t in range(step, self._total_steps):
+            found[self(t)] = None
+            if len(found) == len(set(self._choices)):
+                break
+        return list(found)
+
     def _pool_size(self, step: int) -> int:
         n = len(self._choices)
         if not self._curriculum:

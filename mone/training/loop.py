@@ -123,6 +123,7 @@ class _Run:
             stack.callback(self.tensorboard.close)
         self.speed = Speed(self.config.batch_size)
         self.pending: deque[tuple[int, Any]] = deque()
+        self.ready: set[Budgets] = set()  # Those whose step is compiled.
         self.losses: list[float] = []  # Of the steps since the last train record.
 
     def run(self) -> Record:
@@ -176,10 +177,12 @@ class _Run:
         step_fn = make_step(config, self.cfg, self.tx, mixup=mixup_p(config.data) > 0)
         steps = CompiledSteps(step_fn, self.abstract, self._batch_shapes(), self.mesh)
         profiler = Profiler(self.workdir / "profile", config.profile_steps, first, self.total_steps)
-        with contextlib.closing(profiler):
+        with contextlib.closing(steps), contextlib.closing(profiler):
+            for budgets in self.budgets.upcoming(first):
+                steps.prepare(budgets)
             for step in range(first + 1, self.total_steps + 1):
                 budgets = self.budgets(step - 1)
-                self._compile(steps, budgets)
+                self._wait_for(steps, budgets)
                 profiler.before(step)
                 batch = self._next_batch(step)
                 state, metrics = steps(state, batch, budgets)
@@ -213,17 +216,16 @@ class _Run:
             shapes["mixup"] = jax.ShapeDtypeStruct((), np.float32, sharding=whole)
         return shapes
 
-    def _compile(self, steps: CompiledSteps, budgets: Budgets) -> None:
-        if budgets in steps:
+    def _wait_for(self, steps: CompiledSteps, budgets: Budgets) -> None:
+        if budgets in self.ready:
             return
-        before = time.monotonic()
-        steps.compile(budgets)
-        seconds = time.monotonic() - before
+        self.ready.add(budgets)
+        seconds = steps.wait(budgets)
         self.speed.idle(seconds)
         e_c = " + ".join(f"{realised_capacity(self.cfg, c):.3f}" for c in budgets)
         self.reporter.line(
-            f"compiled the step at e_c {e_c} in {seconds:.1f} s; so far the largest takes "
-            f"{steps.memory / 2**20:.0f} MiB a device"
+            f"compiled the step at e_c {e_c} ({seconds:.1f} s of waiting); "
+            f"the largest so far takes {steps.memory / 2**20:.0f} MiB a device"
         )
 
     def _drain(self, keep: int) -> None:

@@ -3,8 +3,10 @@
 Axes: B batch, K classes, H W C image, A micro-batches.
 """
 
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ Batch = dict[str, jax.Array]
 Metrics = dict[str, jax.Array]
 Step = Callable[..., tuple[TrainState, Metrics]]
 
+_COMPILERS = 4  # Threads that compile, at most: each may need much memory.
 _STREAM = 0x57E9  # Keeps the keys of the steps apart from those that initialise.
 
 
@@ -130,8 +133,9 @@ def _accumulate(
 class CompiledSteps:
     """Compiles a step once for each tuple of budgets; the state passed in is used up (donated).
 
+    Compilation runs in threads, so that several budgets compile at once, and while others train.
+
     Attributes:
-      compile_seconds: Time spent compiling so far.
       memory: Bytes a device needs for the largest executable so far (0 if the backend cannot say).
     """
 
@@ -152,29 +156,38 @@ class CompiledSteps:
             donate_argnums=0,
             out_shardings=(jax.tree.map(lambda x: x.sharding, abstract), replicated(mesh)),
         )
-        self._executables: dict[Budgets, Any] = {}
-        self.compile_seconds = 0.0
+        workers = min(_COMPILERS, os.cpu_count() or 1)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="compile")
+        self._executables: dict[Budgets, Future] = {}
         self.memory = 0
 
-    def __contains__(self, budgets: Budgets) -> bool:
-        return budgets in self._executables
+    def prepare(self, budgets: Budgets) -> None:
+        """Begin to compile the step for these budgets, unless that has begun."""
+        if budgets not in self._executables:
+            self._executables[budgets] = self._threads.submit(self._compile, budgets)
 
-    def compile(self, budgets: Budgets) -> None:
-        """Compile the step for these budgets unless that is done."""
-        if budgets in self._executables:
-            return
+    def wait(self, budgets: Budgets) -> float:
+        """Wait until the step for these budgets is compiled; return the seconds waited."""
+        self.prepare(budgets)
         start = time.monotonic()
-        compiled = self._jit.lower(self._abstract, self._batch, budgets).compile()
-        self._executables[budgets] = compiled
-        self.compile_seconds += time.monotonic() - start
-        self.memory = max(self.memory, _memory_bytes(compiled))
+        self._executables[budgets].result()
+        return time.monotonic() - start
 
     def __call__(
         self, state: TrainState, batch: Batch, budgets: Budgets
     ) -> tuple[TrainState, Metrics]:
         """Run one step; returns before the devices have finished it."""
-        self.compile(budgets)
-        return self._executables[budgets](state, batch)
+        self.prepare(budgets)
+        return self._executables[budgets].result()(state, batch)
+
+    def close(self) -> None:
+        """Give up what has not begun to compile."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _compile(self, budgets: Budgets) -> Any:
+        compiled = self._jit.lower(self._abstract, self._batch, budgets).compile()
+        self.memory = max(self.memory, _memory_bytes(compiled))
+        return compiled
 
 
 def _memory_bytes(compiled: Any) -> int:

@@ -50,6 +50,13 @@ def test_wide_to_narrow_lets_choices_in_one_by_one(tiny_config):
     assert late == dict.fromkeys(widest_first, 50)
 
 
+def test_upcoming_is_what_will_be_drawn_in_order_of_use(tiny_config):
+    schedule = _schedule(tiny_config(**SIXTEEN_TOKENS), 30)
+    assert schedule.upcoming(0) == [schedule(t) for t in range(4)]
+    assert schedule.upcoming(28) == [schedule(28), schedule(29)]
+    assert schedule.upcoming(30) == []
+
+
 def test_full_width_runs_beside_the_drawn_budget_but_not_twice(tiny_config):
     config = tiny_config(**SIXTEEN_TOKENS, **{"budget.full_width": True})
     full = (0, 16)
