@@ -170,6 +170,7 @@ def _small(width: int, depth: int) -> ConfigDict:
     c.model.image_size = 28
     c.model.channels = 1
     c.model.num_classes = 10
+    c.model.scan = False  # On CPU unrolled blocks run on all cores, scanned ones do not.
     c.optimizer.learning_rate = 1e-3
     c.optimizer.warmup_epochs = 0.5
     c.optimizer.moment_dtype = "float32"

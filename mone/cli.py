@@ -18,6 +18,7 @@ from typing import Any
 
 from mone.cli_parser import make_parser, take_overrides
 from mone.errors import UserError
+from mone.host_memory import keep_freed_memory
 
 # Libraries are imported inside the commands: `mone config list` should not wait for JAX.
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.check_flags(argv)
         arguments, overrides = take_overrides(argv)
         args = parser.parse_args(arguments)
+        keep_freed_memory()
         args.overrides, args.line = overrides, shlex.join(["mone", *argv])
         with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
             result, show = _COMMANDS[args.command](args)
