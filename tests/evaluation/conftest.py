@@ -46,12 +46,3 @@ def lively_params():
         return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
 
     return make
-
-
-@pytest.fixture(autouse=True, scope="package")
-def quick_compilation():
-    """Compile quickly: what is computed is tested here, not how fast."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)

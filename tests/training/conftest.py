@@ -1,6 +1,3 @@
-import os
-
-import jax
 import pytest
 
 from mone.configs.base import base
@@ -38,18 +35,3 @@ def tiny_config():
         return config
 
     return make
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_compilation():
-    """Compile quickly: these programs run for a few steps only."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture(scope="session")
-def child_env():
-    """Environment of a child process on CPU."""
-    return os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}

@@ -27,7 +27,7 @@ DEADLINE = 240  # Seconds for one start.
 
 
 @pytest.fixture(scope="module")
-def start(tiny_config, tmp_path_factory, child_env):
+def start(tiny_config, tmp_path_factory):
     """Return the configuration and a function that starts its training in a directory."""
     config = tiny_config(
         **{"num_steps": STEPS, "checkpoint.every": 4, "checkpoint.keep": 2, "log_every": 13,
@@ -39,7 +39,7 @@ def start(tiny_config, tmp_path_factory, child_env):
 
     def run(workdir):
         command = [sys.executable, "-u", "-c", CHILD, str(path), str(workdir)]
-        return subprocess.Popen(command, env=child_env, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     return config, run
 

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -86,7 +87,7 @@ print(json.dumps(report))
 
 
 @pytest.fixture(scope="module")
-def report(tiny_config, tmp_path_factory, child_env):
+def report(tiny_config, tmp_path_factory):
     from mone import config as config_lib
 
     config = tiny_config(
@@ -96,7 +97,7 @@ def report(tiny_config, tmp_path_factory, child_env):
     )  # fmt: skip
     path = tmp_path_factory.mktemp("sharding") / "config.json"
     path.write_text(config_lib.to_json(config))
-    env = child_env | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)], env=env, capture_output=True, text=True
     )
