@@ -85,9 +85,7 @@ def _eval(args: argparse.Namespace) -> Result:
     from mone.models import vit_config
     from mone.training import load_trained
 
-    config, params = load_trained(args.workdir, step=args.step)
-    if not config.eval.ema:
-        config, params = load_trained(args.workdir, step=args.step, ema=False)
+    config, params = load_trained(args.workdir, step=args.step, overrides=args.overrides)
     router = args.router or config.eval.router
     budgets = evaluation_budgets(config, args.e_c)
     batches = eval_batches(config)
@@ -124,6 +122,7 @@ def _sweep(args: argparse.Namespace) -> Result:
         batch_sizes=() if args.batch_sizes == (0,) else args.batch_sizes,
         rounds=args.rounds,
         router=args.router,
+        overrides=args.overrides,
         command=args.line,
         on_progress=_say,
     )

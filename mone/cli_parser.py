@@ -16,6 +16,11 @@ OVERRIDES = """\
 Any field of the configuration can be set with --config.FIELD=VALUE, for example
   --config.batch_size=256 --config.model.depth=6 --config.budget.choices=0.2,0.4,0.8
 `mone config show NAME` lists the fields with their values."""
+EVALUATION_OVERRIDES = """\
+How a trained model is evaluated can be changed with --config.FIELD=VALUE, for the fields of data
+and eval only, for example
+  --config.data.path=/data/tfds --config.data.eval_split=train[:1000] --config.eval.batch_size=64
+`mone config show NAME` lists them."""
 _E_C_HELP = "budgets, separated by commas: effective capacities in (0, 1], such as 0.2,0.4"
 _JSON_HELP = "write the result as JSON, and nothing else, to standard output"
 
@@ -41,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             if flag in known or flag == "--":
                 continue
             if flag.startswith("--config."):
-                if parser.epilog == OVERRIDES:
+                if parser.epilog in (OVERRIDES, EVALUATION_OVERRIDES):
                     continue
                 parser.error(f"{flag}: `{parser.prog}` takes no config fields")
             close = difflib.get_close_matches(flag, known, n=1)
@@ -116,6 +121,7 @@ def _add_eval(commands) -> None:
     parser = _add(
         commands, "eval", "accuracy of a trained model at one or more budgets",
         "Evaluate the newest checkpoint of a run on its evaluation split.",
+        EVALUATION_OVERRIDES,
     )  # fmt: skip
     parser.add_argument("--workdir", required=True, metavar="DIR", help="directory of the run")
     parser.add_argument(
@@ -135,6 +141,7 @@ def _add_sweep(commands) -> None:
         "Compare trained models over budgets, in one run on this machine. Writes sweep.csv,\n"
         ".json, .md, .png and pictures of the routing. Runs that differ only in their seed are\n"
         "one model, with mean and spread.",
+        EVALUATION_OVERRIDES,
     )  # fmt: skip
     parser.add_argument("workdirs", nargs="+", metavar="DIR", help="directories of the runs")
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the report")

@@ -22,7 +22,7 @@ from mone.config_values import MisfitError, fields, fit, parse, unknown
 from mone.configs.base import base
 from mone.errors import ConfigError
 
-__all__ = ["from_json", "load", "names", "to_json", "validate"]
+__all__ = ["from_json", "load", "names", "override", "to_json", "validate"]
 
 _PACKAGE = "mone.configs"
 
@@ -34,9 +34,7 @@ def load(name_or_path: str, overrides: Sequence[str] = ()) -> ConfigDict:
       name_or_path: A shipped experiment (`imagenet1k/mone`, see `names()`) or the path of a
         `.py` file that defines `get_config(arg: str = "") -> ConfigDict`; either may carry the
         argument after a colon: `imagenet1k/mone:Ti/16,e_c=0.5`.
-      overrides: `field.sub=value` strings, applied in order. Values are read by the field's
-        type: numbers, `true` / `false`, strings as they are, tuples as `(0.2,0.4)` or
-        `0.2,0.4`.
+      overrides: See `override`.
 
     Returns:
       A locked ConfigDict that holds every field of the schema, correctly typed. It is not
@@ -48,8 +46,31 @@ def load(name_or_path: str, overrides: Sequence[str] = ()) -> ConfigDict:
     stem, arg = _split_argument(name_or_path)
     config = _conform(_run(stem, arg), f"config {stem!r}")
     config.name = config.name or Path(stem).stem
-    for override in overrides:
-        _override(config, override)
+    return override(config, overrides)
+
+
+def override(
+    config: ConfigDict, overrides: Sequence[str], *, sections: Sequence[str] | None = None
+) -> ConfigDict:
+    """Return a copy of a configuration with some of its fields replaced.
+
+    Args:
+      config: Holds every field of the schema.
+      overrides: `field.sub=value` strings, applied in order. Values are read by the field's
+        type: numbers, `true` / `false`, strings as they are, tuples as `(0.2,0.4)` or
+        `0.2,0.4`.
+      sections: Sections whose fields may be replaced, such as ("data", "eval"): the others
+        belong to a run that has been trained. None: any field.
+
+    Returns:
+      A locked ConfigDict; it is not validated: see `validate`.
+
+    Raises:
+      ConfigError: a field is unknown, of another type, or outside `sections`.
+    """
+    config = config.copy_and_resolve_references()
+    for text in overrides:
+        _override(config, text, sections)
     return config.lock()
 
 
@@ -172,22 +193,34 @@ def _conform(given: Any, source: str) -> ConfigDict:
     return config
 
 
-def _override(config: ConfigDict, override: str) -> None:
+def _override(config: ConfigDict, given: str, sections: Sequence[str] | None) -> None:
     """Apply one `field.sub=value`."""
-    name, equals, text = override.partition("=")
+    name, equals, text = given.partition("=")
     name = name.strip()
     defaults = dict(fields(base()))
     if not equals:
-        raise ConfigError(f"override {override!r}: must be field=value")
+        raise ConfigError(f"override {given!r}: must be field=value")
     if name not in defaults:
         inside = [known for known in defaults if known.startswith(f"{name}.")]
         if inside:
             raise ConfigError(f"{name} is a section; set one of its fields: {', '.join(inside)}")
         raise ConfigError(unknown(name, defaults))
+    if sections is not None and name.split(".")[0] not in sections:
+        raise ConfigError(
+            f"{name}={text}: a trained run keeps this field; those of "
+            f"{' and '.join(sections)} can be changed{_counterpart(name, sections)}"
+        )
     try:
         _set(config, name, parse(name, text, defaults[name]))
     except MisfitError as e:
         raise ConfigError(str(e)) from e
+
+
+def _counterpart(name: str, sections: Sequence[str]) -> str:
+    """Return a hint at the field of the same name in one of the sections."""
+    leaf = name.rsplit(".", 1)[-1]
+    found = [k for k, _ in fields(base()) if k in [f"{section}.{leaf}" for section in sections]]
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def _set(config: ConfigDict, name: str, value: Any) -> None:

@@ -62,14 +62,28 @@ def test_eval_agrees_with_training(workdir, capsys):
     assert " 0.6 " in out
 
 
+def test_eval_on_another_split(workdir, tmp_path, capsys):
+    argv = ["eval", f"--workdir={workdir}", "--e_c=1", "--json"]
+    fields = ["--config.data.eval_split=train[:9]", "--config.eval.batch_size", "4"]
+    code, out, err = run(capsys, *argv, *fields)
+    assert code == 0, err
+    assert json.loads(out)["results"][0]["num_examples"] == 9
+    for command in (argv, ["sweep", str(workdir), f"--output={tmp_path}"]):
+        code, out, err = run(capsys, *command, *fields, "--config.model.depth=3")
+        assert (code, out) == (2, "")
+        assert err.startswith("mone: error: model.depth=3: a trained run keeps this field")
+
+
 def test_sweep_writes_its_report(workdir, tmp_path, capsys):
     output = tmp_path / "report"
-    argv = ["sweep", str(workdir), f"--output={output}", "--e_c=0.5", "--batch_sizes=1,2"]
+    argv = ["sweep", str(workdir), f"--output={output}", "--e_c=0.5"]
+    argv += ["--config.data.eval_split=test[:5]", "--batch_sizes=1,2"]
     code, out, err = run(capsys, *argv, "--rounds=2", "--json")
     assert code == 0, err
     tree = json.loads(out)
     assert tree == json.loads((output / "sweep.json").read_text())
     assert list(tree["rows"][0]["timings"]) == ["1", "2"]
+    assert tree["rows"][0]["num_examples"] == 5
     assert tree["notes"][0].startswith("Made by `mone sweep ")
     code, out, err = run(capsys, *argv[:-1], "--batch_sizes=0")
     assert code == 0, err
@@ -123,8 +137,8 @@ MISTAKES = {
     ),
     "field without value": (["config", "show", "embedded/mone", "--config.seed"], "config.seed"),
     "fields where there are none": (
-        ["eval", "--workdir=x", "--config.seed=1"],
-        "`mone eval` takes no config fields",
+        ["config", "list", "--config.seed=1"],
+        "`mone config list` takes no config fields",
     ),
     "unknown config": (["cost", "--config=embeded/mone"], "embedded/mone"),
     "no such run": (["eval", "--workdir=/no/such/run"], "/no/such/run is no work directory"),
@@ -172,6 +186,8 @@ def test_help_says_what_a_command_does(command, capsys):
     assert max(map(len, out.splitlines())) <= 100
     if command in ("train", "cost", "config show"):
         assert "--config.batch_size=256" in out
+    if command in ("eval", "sweep"):
+        assert "--config.data.path=" in out
 
 
 def test_start_up_imports_nothing_heavy():

@@ -170,6 +170,34 @@ def test_later_override_wins_and_a_bad_one_is_found_after_a_good_one():
         config.load("embedded/vit", ["seed=1", "sead=2"])
 
 
+def test_override_leaves_the_original_alone():
+    c = config.load("embedded/mone")
+    changed = config.override(c, ["data.path=/d", "eval.e_c=0.5"], sections=("data", "eval"))
+    assert (changed.data.path, changed.eval.e_c) == ("/d", (0.5,))
+    assert c == config.load("embedded/mone")
+    assert config.override(c, []) == c
+    with pytest.raises(AttributeError):
+        changed.data.paht = ""
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.depth=3", "model.depth=3: a trained run keeps this field; those of data and eval"),
+        ("batch_size=64", "did you mean eval.batch_size?"),
+        ("seed=1", "those of data and eval can be changed"),
+        ("data.pth=/d", "did you mean data.path"),
+        ("database.path=/d", "no such field"),
+        ("eval=3", "eval is a section"),
+        ("eval.ema=1", "must be true or false"),
+    ],
+)
+def test_override_of_some_sections_refuses(override, said):
+    with pytest.raises(ConfigError) as e:
+        config.override(config.load("embedded/mone"), [override], sections=("data", "eval"))
+    assert said in str(e.value)
+
+
 def _value(default):
     """Return a strategy for values of a field's type."""
     finite = st.floats(allow_nan=False, allow_infinity=False)

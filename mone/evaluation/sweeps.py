@@ -59,6 +59,7 @@ def sweep(
     batch_sizes: Sequence[int] = (1, 8, 64),
     rounds: int = 15,
     router: str | None = None,
+    overrides: Sequence[str] = (),
     command: str = "",
     on_progress: Progress | None = None,
 ) -> SweepResult:
@@ -73,6 +74,8 @@ def sweep(
       batch_sizes: Images a batch for throughput; empty: do not measure it.
       rounds: How often each program is timed.
       router: "trained" or "random" at evaluation; None: each model's own `eval.router`.
+      overrides: Fields of `data` and `eval` to change in every run's configuration, see
+        `mone.training.load_trained`.
       command: The command line, noted in the report.
       on_progress: Called with a line of text now and then.
 
@@ -81,11 +84,12 @@ def sweep(
 
     Raises:
       CheckpointError: A work directory cannot be read.
-      ConfigError: No budget is feasible, or the models were trained on different data.
+      ConfigError: No budget is feasible, the models were trained on different data, or an
+        override cannot be used.
       DataError: The evaluation data is missing.
     """
     report = on_progress or (lambda text: None)
-    models = load_models(workdirs, e_c)
+    models = load_models(workdirs, e_c, overrides)
     timings = _time_all(models, batch_sizes, rounds, report)
     rows = []
     for index, model in enumerate(models):
@@ -98,21 +102,21 @@ def sweep(
 
 
 def load_models(
-    workdirs: Sequence[str | os.PathLike], e_c: Sequence[float] | None = None
+    workdirs: Sequence[str | os.PathLike],
+    e_c: Sequence[float] | None = None,
+    overrides: Sequence[str] = (),
 ) -> list[Trained]:
     """Load all models, before anything is computed or written; see `sweep` for what can fail."""
-    from mone.training import load_trained
+    from mone.training import load_trained, read_config
 
     if not workdirs:
         raise ConfigError("no work directory was given: there is nothing to compare.")
     loaded = []
     for workdir in workdirs:
-        config, params = load_trained(workdir)
-        if not config.eval.ema:
-            config, params = load_trained(workdir, ema=False)
-        loaded.append((Path(workdir), config, params))
+        loaded.append((Path(workdir), *load_trained(workdir, overrides=overrides)))
     _check_same_data([(path, config) for path, config, _ in loaded])
-    names = _names([(path, config) for path, config, _ in loaded])
+    # Overrides do not make different runs the same: names are those of the runs as trained.
+    names = _names([(path, read_config(path)) for path, *_ in loaded])
     return [
         Trained(
             name=name,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
 from mone.errors import CheckpointError
@@ -182,45 +181,6 @@ def flatten(params: PyTree) -> dict[str, Any]:
     """Return a nested dict as a flat one with names like "blocks/mlp/kernel"."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {"/".join(str(p.key) for p in path): leaf for path, leaf in leaves}
-
-
-def start_params(workdir: str | Path, fresh: PyTree) -> tuple[PyTree, list[str]]:
-    """Return parameters to start a new run from those of another (`checkpoint.init_from`).
-
-    The averaged parameters are taken if there are any. What a router needs (names with "router"
-    or "alpha") may be missing, for a model trained without one, and keeps its fresh value; so may
-    the source have one that is not needed. All else must agree in name and shape.
-
-    Args:
-      workdir: The other run's directory.
-      fresh: Freshly initialised parameters of the new run.
-
-    Returns:
-      The parameters, as numpy arrays, and the names of those that kept their fresh value.
-
-    Raises:
-      CheckpointError: If it cannot be read; lists all mismatches at once.
-    """
-    _, found = read_params(workdir)
-    missing, extra, shapes = compare_params(fresh, found)
-    fresh_names = [k for k in missing if _of_router(k)]
-    problems = [f"{k}: not in the checkpoint" for k in missing if not _of_router(k)]
-    problems += [f"{k}: not in the model" for k in extra if not _of_router(k)]
-    problems += shapes
-    if problems:
-        raise CheckpointError(
-            f"checkpoint.init_from={str(workdir)!r} does not fit the model:\n  "
-            + "\n  ".join(problems)
-        )
-    source = flatten(found)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, x: np.asarray(source.get("/".join(str(p.key) for p in path), x)), fresh
-    )
-    return params, fresh_names
-
-
-def _of_router(name: str) -> bool:
-    return "router" in name or "alpha" in name
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:

@@ -23,7 +23,7 @@ from mone.errors import UserError
 from mone.models import functional, realised_capacity, vit_config
 from mone.training import workdir as workdir_lib
 from mone.training.budgets import Budgets, BudgetSchedule
-from mone.training.checkpoints import Checkpoints, start_params
+from mone.training.checkpoints import Checkpoints, complete_steps
 from mone.training.clu_bridge import TensorBoardWriter
 from mone.training.losses import mixup_coefficient
 from mone.training.metrics_log import MetricsLog, Record
@@ -34,6 +34,7 @@ from mone.training.progress import Reporter, Speed
 from mone.training.sharding import batch_sharding, check_batch, make_mesh, put_batch, replicated
 from mone.training.state import TrainState, abstract_state, init_state
 from mone.training.step import CompiledSteps, make_step
+from mone.training.transfer import start_params
 
 _IN_FLIGHT = 2  # Steps whose metrics the host has not read yet.
 
@@ -104,6 +105,10 @@ class _Run:
         )
         self.budgets = BudgetSchedule(config, self.cfg, self.total_steps)
         self.tx = make_optimizer(config, self.schedule)
+        self.transfer: tuple[Any, tuple[str, ...]] | None = None
+        if config.checkpoint.init_from and not complete_steps(workdir):
+            fresh = functional.init(self.cfg, config.seed)
+            self.transfer = start_params(config.checkpoint.init_from, self.cfg, fresh)
         workdir_lib.claim(config, workdir)
         stack.enter_context(workdir_lib.lock(workdir))
         self._open(stack)
@@ -160,15 +165,13 @@ class _Run:
             self.losses = host["losses"]
             self.reporter.line(f"resuming after step {self.saved_step}")
             return state
-        params, source = None, config.checkpoint.init_from
-        if source:
-            params, kept = start_params(source, functional.init(self.cfg, config.seed))
-            self.reporter.line(f"parameters from {source}")
-            if kept:
-                self.reporter.line(f"not there, so freshly initialised: {', '.join(kept)}")
+        source, (params, notes) = config.checkpoint.init_from, self.transfer or (None, ())
+        self.transfer = None  # Lets go of the copy on the host.
         state = init_state(self.cfg, self.tx, self.mesh, seed=config.seed, ema=ema, params=params)
-        if source:  # From here on the run does not depend on the other directory.
-            self._save(state, 0)
+        if source:
+            for line in (f"parameters from {source}", *notes):
+                self.reporter.line(line)
+            self._save(state, 0)  # From here on the run does not depend on the other directory.
         return state
 
     def _train(self, state: TrainState, first: int) -> TrainState:

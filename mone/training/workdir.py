@@ -7,7 +7,7 @@ command again resumes; another configuration is refused, so that nothing is over
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ MAY_CHANGE = (
     "mesh.data",
     "mesh.fsdp",
 )
+
+# Sections that say how a trained model is evaluated, and nothing about the model itself.
+EVALUATION = ("data", "eval")
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -128,14 +131,20 @@ def _flat(config: ConfigDict, prefix: str = "") -> dict[str, Any]:
 
 
 def load_trained(
-    workdir: str | Path, *, step: int | None = None, ema: bool = True
+    workdir: str | Path,
+    *,
+    step: int | None = None,
+    ema: bool | None = None,
+    overrides: Sequence[str] = (),
 ) -> tuple[ConfigDict, PyTree]:
     """Return configuration and parameters of a run, finished or in progress.
 
     Args:
       workdir: The run's directory.
       step: Which checkpoint; None: the newest.
-      ema: Take the averaged parameters, if the run keeps any.
+      ema: Take the averaged parameters, if the run keeps any; None: as `eval.ema` says.
+      overrides: `field.sub=value` strings for fields of `data` and `eval`, so that a model can
+        be evaluated on data that lies elsewhere, on another split and so on.
 
     Returns:
       The configuration, and the parameters as a nested dict of float32 arrays on one device.
@@ -143,8 +152,12 @@ def load_trained(
     Raises:
       CheckpointError: If the directory is no run, has no such complete checkpoint, or the
         checkpoint does not fit the configuration's model (all mismatches listed).
+      ConfigError: If an override cannot be used.
     """
-    config = read_config(workdir)
+    config = config_lib.override(read_config(workdir), overrides, sections=EVALUATION)
+    if overrides:
+        config_lib.validate(config)
+    ema = config.eval.ema if ema is None else ema
     cfg = vit_config(config.model)
     expected = functional.abstract_params(cfg)
     step, params = checkpoints.read_params(workdir, step=step, ema=ema)

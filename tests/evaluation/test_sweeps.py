@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 import mone.training
+from mone.config import override
 from mone.errors import CheckpointError, ConfigError
 from mone.evaluation import sweep, sweeps, write_report
 from mone.evaluation.cost import count_macs
@@ -17,12 +18,16 @@ def runs(monkeypatch, tiny_experiment, lively_params):
     """Make the loader know these runs: {directory: overrides}; returns the configurations."""
     configs = {}
 
-    def load(workdir, *, step=None, ema=True):
+    def read(workdir):
         if str(workdir) not in configs:
             raise CheckpointError(f"{workdir} is no work directory")
-        config = configs[str(workdir)]
+        return configs[str(workdir)]
+
+    def load(workdir, *, overrides):
+        config = override(read(workdir), overrides)
         return config, lively_params(config, config.seed)
 
+    monkeypatch.setattr(mone.training, "read_config", read)
     monkeypatch.setattr(mone.training, "load_trained", load)
 
     def make(**overrides):
@@ -102,6 +107,14 @@ def test_same_name_for_different_experiments_is_told_apart(runs):
     runs(a={"budget.distill": 0.0}, b={"seed": 1}, c={"budget.distill": 0.5})
     result = sweep(["a", "b", "c"], e_c=(0.6,), batch_sizes=())
     assert [row.model for row in result.rows] == ["tiny (a)", "tiny (a)", "tiny (c)"]
+
+
+def test_overrides_do_not_make_different_runs_the_same(runs):
+    runs(a={"data.num_train": 10}, b={"data.num_train": 20, "data.eval_split": "train[:9]"})
+    overrides = ["data.num_train=0", "data.eval_split=test[:6]"]
+    result = sweep(["a", "b"], e_c=(0.6,), batch_sizes=(), overrides=overrides)
+    assert [row.model for row in result.rows] == ["tiny (a)", "tiny (b)"]
+    assert [row.num_examples for row in result.rows] == [6, 6]
 
 
 def test_mistakes_are_found_before_anything_is_computed(runs):

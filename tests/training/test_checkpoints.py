@@ -12,7 +12,6 @@ from mone.training.checkpoints import (
     compare_params,
     complete_steps,
     read_params,
-    start_params,
 )
 from mone.training.state import new_state
 
@@ -149,23 +148,3 @@ def test_compare_params_lists_everything():
     assert missing == ["embed/bias", "routers/kernel"]
     assert extra == ["extra"]
     assert shapes == ["embed/kernel: (4, 5) in the checkpoint, (4, 3) in the model"]
-
-
-def test_start_params_lets_the_router_be_fresh(saved):
-    fresh = _params(PARAMS | {"routers": {"0": {"kernel": (3, 2)}, "5": {"kernel": (3, 2)}}}, 9.0)
-    del fresh["routers"]["0"]
-    params, kept = start_params(saved, fresh)
-    assert kept == ["routers/5/kernel"]
-    np.testing.assert_array_equal(params["routers"]["5"]["kernel"], np.full((3, 2), 9.0))
-    np.testing.assert_array_equal(params["embed"]["kernel"], np.ones((4, 3)))
-
-
-def test_start_params_lists_all_mismatches_at_once(saved):
-    fresh = _params({"embed": {"kernel": (4, 5)}, "head": {"bias": (2,)}})
-    with pytest.raises(CheckpointError) as e:
-        start_params(saved, fresh)
-    text = str(e.value)
-    assert "embed/kernel: (4, 3) in the checkpoint, (4, 5) in the model" in text
-    assert "head/bias: not in the checkpoint" in text
-    assert "embed/bias: not in the model" in text
-    assert "router" not in text

@@ -8,6 +8,7 @@ from mone import config as config_lib
 from mone.errors import CheckpointError, ConfigError
 from mone.training import NonFiniteError, load_trained, train
 from mone.training.checkpoints import complete_steps, flatten
+from mone.training.transfer import resize_posemb
 
 
 def _records(workdir):
@@ -65,6 +66,20 @@ def test_result_is_that_of_the_saved_averages(finished):
     assert again["loss"] == pytest.approx(result["loss"]["1"], rel=1e-6)
     raw = load_trained(workdir, ema=False)[1]
     assert not np.array_equal(raw["head"]["kernel"], params["head"]["kernel"])
+
+
+def test_a_trained_model_is_loaded_for_another_evaluation(finished):
+    config, workdir, *_ = finished
+    overrides = ["data.path=/elsewhere", "data.eval_split=test[:7]", "eval.ema=false"]
+    loaded, params = load_trained(workdir, overrides=overrides)
+    assert (loaded.data.path, loaded.data.eval_split) == ("/elsewhere", "test[:7]")
+    assert loaded.model.to_dict() == config.model.to_dict()
+    raw = load_trained(workdir, ema=False)[1]
+    np.testing.assert_array_equal(params["head"]["kernel"], raw["head"]["kernel"])
+    with pytest.raises(ConfigError, match=r"model\.width=16: a trained run keeps this field"):
+        load_trained(workdir, overrides=["model.width=16"])
+    with pytest.raises(ConfigError, match=r"eval\.batch_size=0: must be at least 1"):
+        load_trained(workdir, overrides=["eval.batch_size=0"])
 
 
 def test_running_a_finished_run_again_reports_it(finished):
@@ -150,8 +165,25 @@ def test_init_from_another_model_lists_what_does_not_fit(finished, tiny_config, 
     _, workdir, *_ = finished
     config = tiny_config(**{"checkpoint.init_from": str(workdir), "model.mlp_dim": 8})
     with pytest.raises(CheckpointError, match=r"fc1/kernel: \(8, 16\).*\(8, 8\)"):
-        train(config, tmp_path)
-    assert complete_steps(tmp_path) == []
+        train(config, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_fine_tuning_on_larger_images_and_more_classes(finished, tiny_config, tmp_path, capsys):
+    _, workdir, *_ = finished
+    config = tiny_config(
+        **{"checkpoint.init_from": str(workdir), "model.image_size": 42, "model.num_classes": 12,
+           "num_steps": 1, "optimizer.learning_rate": 1e-12, "optimizer.weight_decay": 0.0}
+    )  # fmt: skip
+    train(config, tmp_path)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "12 classes in place of 10: head/bias, head/kernel" in told
+    assert "resized from 2x2 to 3x3 patches: embed/posemb" in told
+    source, got = load_trained(workdir)[1], load_trained(tmp_path)[1]
+    posemb = resize_posemb(source["embed"]["posemb"], (2, 2), (3, 3))
+    np.testing.assert_allclose(got["embed"]["posemb"], posemb, atol=1e-6)
+    np.testing.assert_allclose(got["embed"]["kernel"], source["embed"]["kernel"], atol=1e-6)
+    assert got["head"]["kernel"].shape == (8, 12)
 
 
 def test_another_configuration_in_the_same_directory_is_refused(finished):
