@@ -27,14 +27,28 @@ def matvit(c: ConfigDict, experts: int = 4) -> ConfigDict:
     return c
 
 
-def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0) -> ConfigDict:
+RECIPES = ("paper", "sandwich")
+
+
+def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper") -> ConfigDict:
     """Make `c` a MoNE.
 
     Args:
       c: The task.
       experts: E, the number of nested experts; widths halve from D downwards.
       e_c: Train and test at this effective capacity alone; 0: adaptive, one model for all.
+      recipe: "paper" trains one budget a step, as printed; "sandwich" trains the full width
+        beside it, whose logits are half of the narrow budget's target.
+
+    Raises:
+      ValueError: the recipe is unknown.
     """
+    if recipe not in RECIPES:
+        raise ValueError(f"argument recipe={recipe!r}: must be one of {', '.join(RECIPES)}")
+    if recipe == "sandwich":
+        c.budget.full_width = True
+        c.budget.distill = 0.5
+        c.budget.choices = tuple(x for x in c.budget.choices if x < 1)
     c.name = _name("MoNE", c)
     c.model.method = "mone"
     c.model.num_experts = experts

@@ -79,12 +79,15 @@ def fashion_mnist() -> ConfigDict:
 def embedded() -> ConfigDict:
     """The digits that come with the installation, for 2 CPU cores: D 64, 2 blocks, 49 tokens."""
     c = _small(width=64, depth=2)
-    c.num_epochs = 5
+    c.num_epochs = 6
     c.batch_size = 32
     c.data.source = "embedded"
+    c.data.mean = (0.131,)
+    c.data.std = (0.308,)
     c.optimizer.learning_rate = 4e-3
     # Each budget compiles an executable of its own: few of them keep a short run short.
-    c.budget.choices = (0.25, 0.35, 0.5, 0.65, 0.8)
+    c.budget.choices = (0.25, 0.4, 0.6, 0.8)
+    c.eval.e_c = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
     return c
 
 

@@ -24,4 +24,5 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 1 << 30), (_M_TOP_PAD, 1 << 26))
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    taken = [mallopt(name, value) == 1 for name, value in settings]
+    return all(taken)

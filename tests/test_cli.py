@@ -2,7 +2,6 @@ import json
 import subprocess
 import sys
 
-import jax
 import pytest
 
 from mone.cli import main
@@ -15,14 +14,6 @@ TINY = [
     "--config.eval.e_c=0.5,1.0", "--config.budget.choices=(0.5,)", "--config.checkpoint.every=2",
     "--config.optimizer.warmup_epochs=0",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

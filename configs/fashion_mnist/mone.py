@@ -18,6 +18,10 @@ from mone.configs.arguments import parse
 
 
 def get_config(arg: str = "") -> ConfigDict:
-    """Return the configuration; `arg`: `experts=E,e_c=BUDGET`, e_c 0: adaptive."""
-    a = parse(arg, experts=4, e_c=0.0)
-    return methods.mone(tasks.fashion_mnist(), experts=a.experts, e_c=a.e_c)
+    """Return the configuration.
+
+    Args:
+      arg: `experts=E,e_c=BUDGET,recipe=paper|sandwich`; e_c 0: adaptive.
+    """
+    a = parse(arg, experts=4, e_c=0.0, recipe="paper")
+    return methods.mone(tasks.fashion_mnist(), experts=a.experts, e_c=a.e_c, recipe=a.recipe)

@@ -6,6 +6,7 @@ needs: "params", "ema" (if averages are kept), "optimizer" (optimiser state and 
 renames when all is written; a process killed meanwhile leaves the one before as the newest.
 """
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def save(self, state: TrainState, step: int, host: dict[str, Any]) -> None:
-        """Start to save; the state may be donated as soon as this returns.
+        """Start to save; state and host data may be donated or changed as soon as this returns.
 
         Args:
           state: After `step` steps.
@@ -55,7 +56,8 @@ class Checkpoints:
         items = {
             "params": ocp.args.StandardSave(state.params),
             "optimizer": ocp.args.StandardSave({"state": state.opt_state, "step": state.step}),
-            "host": ocp.args.JsonSave(host),
+            # A copy: it is written in the background, while training changes the original.
+            "host": ocp.args.JsonSave(copy.deepcopy(host)),
         }
         if state.ema:
             items["ema"] = ocp.args.StandardSave(state.ema)

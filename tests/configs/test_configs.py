@@ -33,6 +33,8 @@ VARIANTS = [
     "fashion_mnist/mod:every=1",
     "embedded/matvit:experts=2",
     "embedded/mone:experts=2",
+    "embedded/mone:recipe=paper",
+    "fashion_mnist/mone:recipe=sandwich",
 ]
 # The experiment's own method, routing, pooling, regularisation, loss and optimiser; less of it.
 TINY = [

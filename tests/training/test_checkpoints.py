@@ -94,6 +94,22 @@ def test_a_state_may_be_donated_while_it_is_being_written(tmp_path):
     checkpoints.close()
 
 
+def test_host_data_may_change_while_it_is_being_written(saved):
+    checkpoints = Checkpoints(saved, keep=30)
+    state = new_state({"kernel": jnp.zeros((512, 512))}, optax.identity(), ema=False)
+    losses = []
+    for step in range(10, 20):
+        losses.append(float(step))
+        checkpoints.save(state.replace(step=jnp.int32(step)), step, {"losses": losses})
+        losses.append(-1.0)
+    checkpoints.wait()
+    for step in range(10, 20):
+        _, host = checkpoints.restore(_abstract(state), step)
+        assert host["losses"][-1] == step
+        assert len(host["losses"]) == 2 * (step - 10) + 1
+    checkpoints.close()
+
+
 def test_what_a_killed_save_left_is_ignored_and_removed(saved):
     partial = saved / "checkpoints" / "7.orbax-checkpoint-tmp"
     shutil.copytree(saved / "checkpoints" / "5", partial)
