@@ -48,6 +48,7 @@ def model() -> ConfigDict:
     m.num_experts = 4  # E; widths halve from D downwards.
     m.widths = ()  # Explicit expert widths, ascending and ending with D; (): from num_experts.
     m.router = "learned"  # "learned" or "random".
+    m.router_noise = 0.0  # Standard deviation of noise on the router's logits in training (mone).
     m.router_layers = (0,)  # Layers with a router on their input (mone).
     m.mod_every = 2  # Every how many blocks one is routed (mod).
     m.dropout = 0.0

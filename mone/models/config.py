@@ -38,6 +38,8 @@ class ViTConfig:
       widths: E expert widths in units of the model width, ascending, the last one D. For "mod"
         they are (0, D): a token is skipped or processed.
       router: "learned" or "random".
+      router_noise: Standard deviation of Gaussian noise on the router's logits in training, for
+        the assignment only ("mone"; V-MoE, Riquelme et al. 2021, takes 1/E for its gates).
       router_layers: Ascending layers that have a router on their input ("mone").
       mod_every: One block in this many is routed ("mod").
       dropout: Dropout rate.
@@ -62,6 +64,7 @@ class ViTConfig:
     nest: str = "model"
     widths: tuple[int, ...] = ()
     router: str = "learned"
+    router_noise: float = 0.0
     router_layers: tuple[int, ...] = (0,)
     mod_every: int = 2
     dropout: float = 0.0
@@ -144,6 +147,8 @@ def _problems(c: ViTConfig):
     for name in ("dropout", "drop_path"):
         if not 0 <= getattr(c, name) < 1:
             yield f"model.{name}={getattr(c, name)} must be in [0, 1)"
+    if not 0 <= c.router_noise < float("inf"):
+        yield f"model.router_noise={c.router_noise} must be at least 0"
     yield from _width_problems(c)
     layers = c.router_layers
     if c.method == "mone" and not (
@@ -203,8 +208,8 @@ def vit_config(model: Any) -> ViTConfig:
     widths = tuple(model.widths)
     if nested and not widths:
         widths = halving_widths(sizes["width"], model.num_experts)
-    same = ("channels", "num_classes", "pool", "posemb", "method", "nest", "router", "mod_every")
-    same += ("dropout", "drop_path", "remat", "scan", "dtype", "head_bias")
+    same = ("channels", "num_classes", "pool", "posemb", "method", "nest", "router", "router_noise")
+    same += ("mod_every", "dropout", "drop_path", "remat", "scan", "dtype", "head_bias")
     return ViTConfig(
         **sizes,
         patch_size=(patch, patch),

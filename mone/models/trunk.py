@@ -98,6 +98,7 @@ class NestedTrunk(nnx.Module):
         self.widths, self.depth = cfg.token_widths, cfg.depth
         self.router_layers = cfg.router_layers if cfg.method == "mone" else ()
         self.segments = _segments(self.router_layers, cfg.depth)
+        self.router_noise = cfg.router_noise
         if self.router_layers:
             self.routers = nnx.List(
                 Router(cfg.width, cfg.num_experts, rngs=rngs) for _ in self.router_layers
@@ -121,7 +122,7 @@ class NestedTrunk(nnx.Module):
           pinned: Number of tokens that ride with the widest expert in use (the class token).
           router: "learned" or "random".
           key: Turns dropout and stochastic depth on.
-          route_key: For the random router.
+          route_key: For the random router, or for noise on a learned one.
 
         Returns:
           The tokens after the last block, and what each router did.
@@ -148,9 +149,14 @@ class NestedTrunk(nnx.Module):
 
     def _route(self, index, x, counts, pinned, router, key):
         patches = x[:, : x.shape[1] - pinned]
-        learned = self.routers[index](patches)  # [B, N, E]
-        probs = random_router_probs(key, learned.shape) if router == "random" else learned
-        assignment = expert_preferred_routing(probs, counts)
+        logits = self.routers[index].logits(patches)  # [B, N, E]
+        probs = preferred = jax.nn.softmax(logits, axis=-1)
+        if router == "random":
+            probs = preferred = random_router_probs(key, logits.shape)
+        elif key is not None:  # Explores: the token's probability is that without noise.
+            noise = self.router_noise * jax.random.normal(key, logits.shape)
+            preferred = jax.nn.softmax(logits + noise, axis=-1)
+        assignment = expert_preferred_routing(preferred, counts)
         info = {"assignment": assignment, "probs": probs}
         if pinned:
             assignment, probs = _pin_routing(assignment, probs, counts, pinned)

@@ -53,7 +53,8 @@ class ViT(nnx.Module):
         Args:
           images: Normalised images.
           counts: Static tokens of each expert, summing to N; None: all to the widest.
-          key: PRNG key; needed in training if the model drops anything, and by a random router.
+          key: PRNG key; needed in training if the model drops anything or its router is noisy, and
+            by a random router.
           train: Turns dropout and stochastic depth on.
           router: Overrides the model's router: "learned" or "random".
 
@@ -124,6 +125,7 @@ def _keys(cfg: ViTConfig, key: PRNGKeyArray | None, train: bool, router: str):
         raise ConfigError(f"router={router!r} is unknown; valid: {', '.join(ROUTERS)}")
     drops = train and (cfg.dropout > 0 or cfg.drop_path > 0)
     draws = router == "random" and cfg.method in ("mone", "mod")
+    draws |= train and cfg.router_noise > 0 and cfg.method == "mone"
     if (drops or draws) and key is None:
         raise ConfigError("this call needs a PRNG key: it drops features or routes at random")
     if key is None:

@@ -70,13 +70,17 @@ class Router(nnx.Module):
 
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N E"]:
         """Return the router probabilities, float32."""
+        return jax.nn.softmax(self.logits(x), axis=-1)
+
+    def logits(self, x: Float[Array, "B N D"]) -> Float[Array, "B N E"]:
+        """Return the logarithms of the probabilities, up to a constant for each token."""
         logits = jnp.einsum(
             "bnd,de->bne",
             x.astype(jnp.float32),
             self.kernel[...],
             precision=jax.lax.Precision.HIGHEST,
         )
-        return jax.nn.softmax(logits + self.bias[...], axis=-1)
+        return logits + self.bias[...]
 
 
 def random_router_probs(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "B N E"]:

@@ -60,6 +60,7 @@ def test_missing_sizes_are_named_together():
         ({"method": "mone", "widths": (32,), "router_layers": (2,)}, r"router_layers.*0\.\.1"),
         ({"method": "mone", "widths": (32,), "router_layers": ()}, r"router_layers"),
         ({"method": "matvit", "widths": (5, 32), "mlp_dim": 66, "nest": "ffn"}, r"whole"),
+        ({"method": "mone", "widths": (32,), "router_noise": -1.0}, r"model\.router_noise=-1\.0"),
         ({"method": "dense", "widths": (8, 32)}, r"model\.widths.*dense"),
         ({"method": "mod", "mod_every": 3}, r"model\.mod_every=3"),
         ({"depth": 0}, r"model\.depth=0"),

@@ -215,3 +215,20 @@ def test_lowers_for_accelerators_without_one():
     traced = forward.trace(params, images)
     cpu, tpu = (traced.lower(lowering_platforms=(p,)).as_text() for p in ("cpu", "tpu"))
     assert cpu != tpu
+
+
+def test_router_noise_explores_in_training_only():
+    """Noise changes who goes where, not the probability that scales the FFN."""
+    quiet, noisy = _cfg(), _cfg(router_noise=3.0)
+    params, counts = _params(quiet), (3, 3, 3)
+    _, expected = _forward(quiet, params, counts)
+    _, evaluated = _forward(noisy, params, counts)
+    _, trained = _forward(noisy, params, counts, train=True, key=jax.random.key(0))
+    expected, evaluated, trained = (o["routers"][0] for o in (expected, evaluated, trained))
+    np.testing.assert_array_equal(evaluated["assignment"], expected["assignment"])
+    assert (np.asarray(trained["assignment"]) != np.asarray(expected["assignment"])).any()
+    np.testing.assert_allclose(trained["probs"], expected["probs"], rtol=1e-6)
+    for row in np.asarray(trained["assignment"]):
+        np.testing.assert_array_equal(np.bincount(row), counts)
+    with pytest.raises(ValueError, match="PRNG key"):
+        functional.apply(noisy, params, _images(noisy), counts, train=True)
