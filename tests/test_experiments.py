@@ -1,0 +1,66 @@
+"""The scripts of the published comparisons describe runs that exist and are matched as they say."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from mone import config as config_lib
+from mone.evaluation import count_macs
+from mone.models import full_counts, vit_config
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = Path(__file__).parents[1] / "experiments" / "fashion_mnist.py"
+    spec = importlib.util.spec_from_file_location("fashion_mnist_experiment", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_run_resolves_and_has_a_directory_of_its_own(script, tmp_path):
+    directories = set()
+    for run in script.runs():
+        overrides, workdir = script.resolve(run, 1, tmp_path)
+        config = config_lib.load(run.config, overrides)
+        config_lib.validate(config)
+        assert config.seed == 1
+        directories.add(workdir)
+    assert len(directories) == len(script.runs())
+
+
+def test_equal_flops_are_those_of_matvit(script, tmp_path):
+    matvit = config_lib.load("fashion_mnist/matvit")
+    target = script.EPOCHS * script.step_macs(matvit)
+    matched = [run for run in script.runs() if run.equal_flops]
+    assert len(matched) >= 5
+    for run in matched:
+        overrides, _ = script.resolve(run, 0, tmp_path)
+        config = config_lib.load(run.config, overrides)
+        assert config.num_epochs * script.step_macs(config) == pytest.approx(target, rel=1e-3)
+
+
+@pytest.mark.parametrize("e_c", [0.2, 0.5, 0.8])
+def test_narrow_dense_models_have_the_macs_of_the_budget(script, e_c):
+    def macs(*overrides):
+        cfg = vit_config(config_lib.load("fashion_mnist/vit", overrides).model)
+        return count_macs(cfg, full_counts(cfg)).total
+
+    assert macs(*script.narrow_vit(e_c)) == pytest.approx(e_c * macs(), rel=0.06)
+
+
+def test_a_run_starts_from_one_before_it(script):
+    names = [run.name for run in script.runs()]
+    for i, run in enumerate(script.runs()):
+        assert not run.init_from or run.init_from in names[:i]
+
+
+def test_plan_of_the_command(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["x", "--plan", "--seeds=0,1", "--only=^MatViT$"])
+    assert script.main() == 0
+    out = capsys.readouterr().out
+    assert "matvit_s0" in out
+    assert "2 trainings" in out
