@@ -108,8 +108,8 @@ def directory(name: str, seed: int, output: Path) -> Path:
     return output / f"{re.sub(r'[^a-z0-9.]+', '_', name.lower())}_s{seed}"
 
 
-def train_all(jobs: queue.SimpleQueue, core: int) -> None:
-    """Train what is in the queue, one after the other, on one core."""
+def train_all(jobs: queue.SimpleQueue, core: int, failed: list[str]) -> None:
+    """Train what is in the queue, one after the other, on one core; collect what failed."""
     pin = ["taskset", "-c", str(core)] if shutil.which("taskset") else []
     while True:
         try:
@@ -117,7 +117,7 @@ def train_all(jobs: queue.SimpleQueue, core: int) -> None:
         except queue.Empty:
             return
         if wait is not None:
-            wait.wait()
+            wait.wait()  # The run it starts from; if that failed, so does this one, and says so.
         workdir.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "mone.cli", "train", f"--config={run.config}"]
         command += [f"--workdir={workdir}", *(f"--config.{o}" for o in overrides)]
@@ -126,6 +126,8 @@ def train_all(jobs: queue.SimpleQueue, core: int) -> None:
         print(
             f"{workdir.name}: {'done' if code == 0 else f'FAILED, see {workdir}.log'}", flush=True
         )
+        if code:
+            failed.append(workdir.name)
         done.set()
 
 
@@ -155,12 +157,16 @@ def main() -> int:
     print(f"{len(workdirs)} trainings, cost {total:.4g} epochs of the dense model")
     if args.plan:
         return 0
+    failed: list[str] = []
     cores = range(min(2, os.cpu_count() or 1))
-    threads = [threading.Thread(target=train_all, args=(jobs, core)) for core in cores]
+    threads = [threading.Thread(target=train_all, args=(jobs, core, failed)) for core in cores]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if failed:
+        print(f"not compared, because these failed: {', '.join(failed)}", file=sys.stderr)
+        return 1
     sweep = [sys.executable, "-m", "mone.cli", "sweep", *map(str, workdirs)]
     sweep += [f"--output={args.output / 'sweep'}", f"--e_c={','.join(map(str, (*E_C, 1.0)))}"]
     return subprocess.run(sweep, check=False).returncode

@@ -50,6 +50,8 @@ _AT_LEAST = {
     "eval.batch_size": 1,
 }
 
+_BELOW = {"seed": 2**32, "data.subset_seed": 2**32}  # What grain and JAX take.
+
 _POSITIVE = ("budget.delta", "budget.beta", "optimizer.learning_rate", "optimizer.eps")
 
 _BELOW_ONE = (
@@ -82,6 +84,9 @@ def _single_fields(config: ConfigDict) -> Iterator[str]:
     for name, low in _AT_LEAST.items():
         if (value := _get(config, name)) < low:
             yield f"{name}={value}: must be at least {low}"
+    for name, high in _BELOW.items():
+        if (value := _get(config, name)) >= high:
+            yield f"{name}={value}: must be below {high}"
     for name in _POSITIVE:
         if (value := _get(config, name)) <= 0:
             yield f"{name}={value}: must be positive"

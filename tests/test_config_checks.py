@@ -29,6 +29,7 @@ def test_a_sound_configuration_passes():
         (["batch_size=0"], "batch_size=0: must be at least 1"),
         (["optimizer.accum_steps=3"], "batch_size=128: must be divisible by optimizer.accum"),
         (["log_every=0"], "log_every=0"),
+        (["seed=4294967296"], "seed=4294967296: must be below 4294967296"),
         (["model.patch_size=5"], "image_size=(28, 28) must be a multiple of patch_size=(5, 5)"),
         (["model.num_heads=3"], "model.width=128 must be divisible by model.num_heads=3"),
         (["model.variant=Q/4", "model.width=0"], "model.variant='Q/4'"),

@@ -4,7 +4,7 @@
 
 Hardware: 2 CPU cores.
 Cost: 7.4, 12.2, 21.8, 41.1 MMAC an image at D/8, D/4, D/2, D.
-Expect: no published figure at this size; measured ones are in RESULTS.md.
+Expect: no published figure at this size.
 
 Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
 60,000 training images, all 10,000 test images.

@@ -4,7 +4,7 @@
 
 Hardware: 2 CPU cores.
 Cost: 24.6, 32.4, 41.1 MMAC an image at a share of full blocks of .6, .8, 1.
-Expect: no published figure at this size; measured ones are in RESULTS.md.
+Expect: no published figure at this size.
 
 Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
 60,000 training images, all 10,000 test images.

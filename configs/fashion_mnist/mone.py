@@ -5,7 +5,7 @@
 Hardware: 2 CPU cores.
 Cost, MMAC an image at e_c .2, .3, .4, .5, .6, .8, 1: 10.1, 13.6, 17.4, 21.7, 25.3, 32.9,
 41.1.
-Expect: no published figure at this size; measured ones are in RESULTS.md.
+Expect: no published figure at this size.
 
 Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
 60,000 training images, all 10,000 test images.

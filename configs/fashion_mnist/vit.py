@@ -4,7 +4,7 @@
 
 Hardware: 2 CPU cores.
 Cost: 41.1 MMAC an image.
-Expect: no published figure at this size; measured ones are in RESULTS.md.
+Expect: no published figure at this size.
 
 Data: Fashion-MNIST, IDX files (Debian `dataset-fashion-mnist`); a fixed draw of 20,000 of the
 60,000 training images, all 10,000 test images.

@@ -56,6 +56,8 @@ def to_mode(image: Picture, channels: int) -> Picture:
         if image.shape[-1] == channels:
             return image
         image = to_pil(image)
+    if image.mode.startswith("I"):  # 16 bits a pixel; converting would clip at 255.
+        image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype("u1"))
     mode = "L" if channels == 1 else "RGB"
     return image if image.mode == mode else image.convert(mode)
 

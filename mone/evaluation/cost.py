@@ -141,8 +141,9 @@ def _layer_mixes(cfg: ViTConfig, counts: Counts) -> list[Mix]:
     mixes = []
     for layer in range(cfg.depth):
         tokens = list(counts if _is_nested(cfg, layer) else full)
-        if cfg.pool == "cls":
-            tokens[max(j for j, n in enumerate(tokens) if n)] += 1
+        if cfg.pool == "cls":  # A routed Mixture-of-Depths block always processes it.
+            ride = -1 if cfg.method == "mod" else max(j for j, n in enumerate(tokens) if n)
+            tokens[ride] += 1
         mixes.append(list(zip(tokens, cfg.token_widths, cfg.hidden_widths, strict=True)))
     return mixes
 

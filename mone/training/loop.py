@@ -109,8 +109,9 @@ class _Run:
         if config.checkpoint.init_from and not complete_steps(workdir):
             fresh = functional.init(self.cfg, config.seed)
             self.transfer = start_params(config.checkpoint.init_from, self.cfg, fresh)
-        workdir_lib.claim(config, workdir)
+        workdir_lib.check(config, workdir)
         stack.enter_context(workdir_lib.lock(workdir))
+        workdir_lib.claim(config, workdir)
         self._open(stack)
 
     def _open(self, stack: contextlib.ExitStack) -> None:
@@ -183,6 +184,9 @@ class _Run:
         with contextlib.closing(steps), contextlib.closing(profiler):
             for budgets in self.budgets.upcoming(first):
                 steps.prepare(budgets)
+            if first and config.eval_every and first % config.eval_every == 0:
+                self._evaluate(state, first)  # Due when the run was stopped after this step's save.
+            self.speed = Speed(config.batch_size)  # Start-up is not training.
             for step in range(first + 1, self.total_steps + 1):
                 budgets = self.budgets(step - 1)
                 self._wait_for(steps, budgets)

@@ -50,8 +50,8 @@ def write_atomic(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def claim(config: ConfigDict, workdir: Path) -> None:
-    """Make the directory and write config.json, or check that it is this run's already.
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Check that a directory can be this run's, without touching it.
 
     Raises:
       ConfigError: If the directory belongs to a run with another configuration; lists the fields
@@ -68,9 +68,18 @@ def claim(config: ConfigDict, workdir: Path) -> None:
             )
     elif checkpoints.complete_steps(workdir):
         raise CheckpointError(f"{workdir} has checkpoints but no {CONFIG}: not a run to resume")
+
+
+def claim(config: ConfigDict, workdir: Path) -> None:
+    """Write config.json, into a directory that this process has locked.
+
+    Raises:
+      ConfigError, CheckpointError: See `check`: another process may have been faster.
+    """
+    check(config, workdir)
     if jax.process_index() == 0:
         workdir.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, config_lib.to_json(config))
+        write_atomic(workdir / CONFIG, config_lib.to_json(config))
 
 
 @contextlib.contextmanager
@@ -80,9 +89,13 @@ def lock(workdir: Path) -> Iterator[None]:
     The system lets go of the lock when the process ends, however it ends.
 
     Raises:
-      ConfigError: If another process is at work there.
+      ConfigError: If another process is at work there, or nothing can be written there.
     """
-    workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / ".lock").touch()
+    except OSError as e:
+        raise ConfigError(f"workdir={workdir} cannot be used: {e.strerror}") from e
     with open(workdir / ".lock", "w", encoding="utf-8") as f:
         if jax.process_index() == 0:
             try:

@@ -40,6 +40,13 @@ def test_modes_between_grey_and_rgb():
     assert to_mode(grey, 1) is grey
 
 
+def test_sixteen_bits_a_pixel_are_scaled_not_clipped():
+    deep = np.linspace(0, 65535, 12).astype(np.uint16).reshape(3, 4)
+    image = decode(png(Image.fromarray(deep)), "x")
+    np.testing.assert_array_equal(to_array(to_mode(image, 1))[..., 0], deep >> 8)
+    np.testing.assert_array_equal(to_array(to_mode(image, 3))[..., 2], deep >> 8)
+
+
 def test_normalise_against_float64():
     images = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, -1)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -23,6 +23,7 @@ CASES = {
     "mod": (0.5625, {"method": "mod"}),
     "mod_cls": (0.5625, {"method": "mod", "pool": "cls"}),
     "mod_nothing": (0.5, {"method": "mod"}),
+    "mod_cls_nothing": (0.5, {"method": "mod", "pool": "cls"}),
 }
 
 

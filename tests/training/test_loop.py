@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -206,3 +207,18 @@ def test_profile(tiny_config, tmp_path):
     config = tiny_config(**{"model.method": "dense", "profile_steps": 2, "num_steps": 4})
     train(config, tmp_path)
     assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_an_evaluation_that_a_kill_prevented_is_made_up_for(tiny_config, tmp_path):
+    """Killed after the save of a step at which an evaluation is due, and before it."""
+    config = tiny_config(**{"eval_every": 2, "checkpoint.keep": 10})
+    train(config, tmp_path)
+    expected = _records(tmp_path)
+    log = tmp_path / "metrics.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    first = next(i for i, r in enumerate(map(json.loads, lines)) if r["kind"] == "eval")
+    log.write_text("".join(lines[:first]))
+    for step in (4, 6):
+        shutil.rmtree(tmp_path / "checkpoints" / str(step))
+    train(config, tmp_path)
+    assert _records(tmp_path) == expected

@@ -5,7 +5,7 @@ import pytest
 
 from mone import config as config_lib
 from mone.errors import CheckpointError, ConfigError
-from mone.training import load_trained
+from mone.training import load_trained, train
 from mone.training.workdir import CONFIG, claim, differences, lock, read_config, write_atomic
 
 
@@ -80,3 +80,19 @@ def test_lock_keeps_another_process_out(tmp_path):
     assert "another process is training in" in refused.stderr
     with lock(tmp_path):
         pass
+
+
+def test_a_refused_process_leaves_the_configuration_alone(tiny_config, tmp_path):
+    claim(tiny_config(), tmp_path)
+    before = (tmp_path / CONFIG).read_text()
+    with lock(tmp_path), pytest.raises(ConfigError, match="another process is training"):
+        train(tiny_config(log_every=7), tmp_path)
+    assert (tmp_path / CONFIG).read_text() == before
+
+
+def test_a_file_is_no_work_directory(tiny_config, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for workdir in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match=r"workdir=.*cannot be used"):
+            train(tiny_config(), workdir)
+    assert (tmp_path / "file").read_text() == "mine"
