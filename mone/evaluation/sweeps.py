@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from mone import config as config_lib
+from mone.configs.base import base
 from mone.errors import ConfigError
 from mone.evaluation.accuracy import evaluate
 from mone.evaluation.budgets import evaluation_budgets
@@ -84,8 +85,8 @@ def sweep(
 
     Raises:
       CheckpointError: A work directory cannot be read.
-      ConfigError: No budget is feasible, the models were trained on different data, or an
-        override cannot be used.
+      ConfigError: No budget is feasible, the models were trained on different data, one training
+        is given twice, or an override cannot be used.
       DataError: The evaluation data is missing.
     """
     report = on_progress or (lambda text: None)
@@ -116,7 +117,9 @@ def load_models(
         loaded.append((Path(workdir), *load_trained(workdir, overrides=overrides)))
     _check_same_data([(path, config) for path, config, _ in loaded])
     # Overrides do not make different runs the same: names are those of the runs as trained.
-    names = _names([(path, read_config(path)) for path, *_ in loaded])
+    as_trained = [(path, read_config(path)) for path, *_ in loaded]
+    _check_seeds(as_trained)
+    names = _names(as_trained)
     return [
         Trained(
             name=name,
@@ -267,20 +270,42 @@ def _names(runs: Sequence[tuple[Path, ConfigDict]]) -> list[str]:
     for (path, config), identity in zip(runs, identities, strict=True):
         name = config.name or path.name
         if len(taken[config.name]) > 1:
-            name = first.setdefault(identity, f"{name} ({path.name})")
+            label = f"{name} ({path.name})"
+            if label in first.values() and identity not in first:  # The same last folder.
+                label = f"{name} ({path})"
+            name = first.setdefault(identity, label)
         names.append(name)
     return names
 
 
+def _check_seeds(runs: Sequence[tuple[Path, ConfigDict]]) -> None:
+    """Refuse to count one training twice: mean and spread would be over copies."""
+    seen: dict[tuple[str, int], Path] = {}
+    for path, config in runs:
+        key = (_identity(config), config.seed)
+        if (other := seen.get(key)) is not None:
+            raise ConfigError(
+                f"{path} and {other} are the same experiment with the same seed={config.seed}; "
+                "give each once, or train with another seed."
+            )
+        seen[key] = path
+
+
 def _identity(config: ConfigDict) -> str:
-    """Return what makes a run another experiment: everything but its seed.
+    """Return what makes a run another experiment: everything but its seed, logging and devices.
 
     A run may start from another one of its own seed, so numbers in that directory's name do not
     count.
     """
-    other = config.copy_and_resolve_references()
+    from mone.training.workdir import MAY_CHANGE
+
+    other, fresh = config.copy_and_resolve_references(), base()
     with other.unlocked():
         other.seed = 0
+        for field in MAY_CHANGE:
+            section, _, name = field.rpartition(".")
+            owner, default = (other[section], fresh[section]) if section else (other, fresh)
+            owner[name] = default[name]
         other.checkpoint.init_from = re.sub(r"\d+", "", config.checkpoint.init_from)
     return config_lib.to_json(other)
 

@@ -127,3 +127,19 @@ def test_mistakes_are_found_before_anything_is_computed(runs):
         sweep(["mone", "other"])
     with pytest.raises(ConfigError, match=r"e_c=0\.1 is infeasible"):
         sweep(["mone"], e_c=(0.1,))
+
+
+def test_same_last_folder_of_different_experiments_is_told_apart(runs):
+    """Their accuracies must not be averaged as if they were seeds."""
+    runs(**{"x/a": {"budget.distill": 0.0}, "y/a": {"budget.distill": 0.5}})
+    result = sweep(["x/a", "y/a"], e_c=(0.6,), batch_sizes=())
+    assert [row.model for row in result.rows] == ["tiny (a)", "tiny (y/a)"]
+
+
+def test_one_training_is_not_counted_twice(runs):
+    runs(a={}, b={"log_every": 7}, c={"seed": 1, "mesh.fsdp": 2})
+    for pair in (["a", "a"], ["a", "b"]):
+        with pytest.raises(ConfigError, match=r"same experiment with the same seed=0"):
+            sweep(pair, e_c=(0.6,), batch_sizes=())
+    result = sweep(["a", "c"], e_c=(0.6,), batch_sizes=())
+    assert [row.model for row in result.rows] == ["tiny", "tiny"]
