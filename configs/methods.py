@@ -65,6 +65,8 @@ def mod(c: ConfigDict, every: int = 2, e_c: float = -1.0) -> ConfigDict:
       e_c: Train and test at this share of full blocks alone, in [1 - 1/every, 1]; 0: adaptive,
         one model for all shares; negative: 12.5 % of the tokens in routed blocks.
     """
+    if every < 1:
+        raise ValueError(f"argument every={every}: must be at least 1")
     c.name = _name("MoD", c)
     c.model.method = "mod"
     c.model.mod_every = every

@@ -153,6 +153,17 @@ def _data(config: ConfigDict) -> Iterator[str]:
         yield "data.name='': must name the data set for data.source='tfds'"
     if d.source == "folder" and not d.path:
         yield "data.path='': must be the directory of the images for data.source='folder'"
+    if d.source == "embedded":
+        for name in ("name", "path"):
+            if d[name]:
+                yield f"data.{name}={d[name]!r}: has no meaning for data.source='embedded'"
+    if d.randaug_magnitude and not d.randaug_layers and d.augment == "none":
+        yield (
+            f"data.randaug_magnitude={d.randaug_magnitude}: needs data.randaug_layers, or another "
+            "preset than data.augment='none'"
+        )
+    if m.channels not in (1, 3):
+        yield f"model.channels={m.channels}: images have 1 (grey) or 3 (RGB)"
     for name in ("train_split", "eval_split"):
         if not d[name]:
             yield f"data.{name}='': must name a split"

@@ -58,6 +58,9 @@ def test_a_sound_configuration_passes():
         (["data.mean=0.1,0.2,0.3"], "data.mean=(0.1, 0.2, 0.3): must have 1 or model.channels=1"),
         (["data.std=0"], "data.std=(0.0,): must be positive"),
         (["data.augment=huge"], "data.augment='huge'"),
+        (["data.randaug_magnitude=9"], "data.randaug_magnitude=9: needs data.randaug_layers"),
+        (["data.source=embedded", "data.path=/mine"], "data.path='/mine': has no meaning"),
+        (["model.channels=2"], "model.channels=2: images have 1 (grey) or 3 (RGB)"),
         (["optimizer.name=lion"], "optimizer.name='lion'"),
         (["optimizer.learning_rate=0"], "optimizer.learning_rate=0.0: must be positive"),
         (["optimizer.b2=1"], "optimizer.b2=1.0: must be in [0, 1)"),
@@ -103,3 +106,8 @@ def test_mixture_of_depths_has_its_own_interval():
     (found,) = problems("eval.e_c=0.3", name="fashion_mnist/mod")
     assert "[0.5, 1]" in found
     assert problems("eval.e_c=0.3", "model.mod_every=1", name="fashion_mnist/mod") == []
+
+
+def test_mixture_of_depths_needs_a_routed_block():
+    with pytest.raises(ConfigError, match="argument every=0: must be at least 1"):
+        config.load("embedded/mod:every=0")
