@@ -102,7 +102,7 @@ def data() -> ConfigDict:
 def optimizer() -> ConfigDict:
     """Optimiser, learning rate schedule, clipping, accumulation and averaging."""
     o = ConfigDict()
-    o.name = "adamw"  # "adamw" or "sgd" (momentum).
+    o.name = "adamw"  # "adamw", "sgd" (momentum) or "muon" (blocks; NAdamW for the rest).
     o.learning_rate = 1e-3  # Peak.
     o.schedule = "cosine"  # "cosine", "linear" or "constant", after the warm-up.
     o.warmup_steps = 0
@@ -112,7 +112,7 @@ def optimizer() -> ConfigDict:
     o.b2 = 0.999
     o.eps = 1e-8
     o.moment_dtype = "bfloat16"  # dtype of Adam's first moment or SGD's momentum.
-    o.momentum = 0.9
+    o.momentum = 0.9  # Of sgd and muon.
     o.clip_norm = 1.0  # Clip gradients to this global norm; 0: no clipping.
     o.accum_steps = 1  # Micro-batches a step whose gradients are averaged.
     o.ema_decay = 0.0  # Exponential moving average of the parameters; 0: none.

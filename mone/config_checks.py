@@ -18,7 +18,7 @@ _CHOICES = {
     "data.augment": (
         "none", "light1", "light2", "medium1", "medium2", "strong1", "strong2",
     ),
-    "optimizer.name": ("adamw", "sgd"),
+    "optimizer.name": ("adamw", "sgd", "muon"),
     "optimizer.schedule": ("cosine", "linear", "constant"),
     "optimizer.moment_dtype": ("bfloat16", "float32"),
     "loss.name": ("softmax", "sigmoid"),

@@ -2,7 +2,7 @@
 
 The rules are big_vision's (its `optax` module, used for the AugReg recipes): the update of a
 parameter p is `-s(t) * (lr * direction + weight_decay * p)`, where s runs from 0 to 1 and back
-and `direction` is Adam's or the momentum. Weight decay is thus decoupled from the gradient and
+and `direction` is Adam's, Muon's or the momentum. Weight decay is thus decoupled from the gradient and
 from lr, and relative to the schedule: AdamW's usual decay, times lr.
 """
 
@@ -12,9 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from ml_collections import ConfigDict
 
 from mone.errors import ConfigError
+
+# Root mean square of Muon's updates, which lets it share Adam's learning rates (Liu et al. 2025,
+# "Muon is scalable for LLM training", Sec. 2.2).
+_MUON_RMS = 0.2
 
 PyTree = Any
 Schedule = Callable[[jax.Array], jax.Array]
@@ -125,9 +130,37 @@ def _direction(o: ConfigDict) -> optax.GradientTransformation:
         raise ConfigError(f"optimizer.moment_dtype={o.moment_dtype!r}: valid are bfloat16, float32")
     if o.name == "adamw":
         return optax.scale_by_adam(o.b1, o.b2, o.eps, mu_dtype=o.moment_dtype)
+    if o.name == "muon":
+        # A learning rate of -1 leaves scale and sign to the steps that follow.
+        return optax.contrib.muon(
+            learning_rate=-1.0,
+            beta=o.momentum,
+            mu_dtype=o.moment_dtype,
+            consistent_rms=_MUON_RMS,
+            muon_weight_dimension_numbers=_block_matrices,
+            adam_b1=o.b1,
+            adam_b2=o.b2,
+        )
     if o.name == "sgd":
         return optax.trace(decay=o.momentum, accumulator_dtype=o.moment_dtype)
-    raise ConfigError(f"optimizer.name={o.name!r}: valid are adamw, sgd")
+    raise ConfigError(f"optimizer.name={o.name!r}: valid are adamw, sgd, muon")
+
+
+def _block_matrices(params: PyTree) -> PyTree:
+    """Return what Muon updates: the projections in the blocks; None for the others.
+
+    Embedding, router and head are matrices too, but not hidden layers: they get Adam's update,
+    with Nesterov's momentum as Muon's has.
+    Stacked blocks have a leading axis of layers, over which each matrix counts for itself.
+    """
+
+    def one(path: tuple[Any, ...], p: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:
+        names = [str(getattr(key, "key", key)) for key in path]
+        if "blocks" not in names or names[-1] != "kernel":
+            return None
+        return optax.contrib.MuonDimensionNumbers(p.ndim - 2, p.ndim - 1)
+
+    return jax.tree_util.tree_map_with_path(one, params)
 
 
 def ema_update(ema: PyTree, params: PyTree, decay: float, step: jax.Array) -> PyTree:

@@ -151,3 +151,49 @@ def test_ema():
     for d, x in zip((0.1, 0.15, 0.15), values, strict=True):  # (1+t)/(10+t) is .1 at first.
         expected = d * expected + (1 - d) * x
     np.testing.assert_allclose(ema, expected, rtol=1e-6)
+
+
+def _orthogonal(m):
+    """Return the nearest semi-orthogonal matrix: what Newton-Schulz iterates towards."""
+    u, _, v = np.linalg.svd(np.asarray(m, np.float64), full_matrices=False)
+    return u @ v
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_muon_updates_block_matrices_and_nadam_the_rest(tiny_config, stacked):
+    config = tiny_config(
+        **{"optimizer.name": "muon", "optimizer.moment_dtype": "float32",
+           "optimizer.learning_rate": 1.0, "optimizer.weight_decay": 0.0,
+           "optimizer.clip_norm": 0.0}
+    )  # fmt: skip
+    shape = (2, 6, 24) if stacked else (6, 24)
+    rng = np.random.default_rng(0)
+    grads = {
+        "trunk": {
+            "blocks": {"fc1": {"kernel": rng.normal(size=shape), "bias": rng.normal(size=24)}},
+            "routers": {"kernel": rng.normal(size=(6, 3))},
+        },
+        "head": {"kernel": rng.normal(size=(6, 10))},
+    }
+    grads = jax.tree.map(jnp.float32, grads)
+    params = jax.tree.map(jnp.zeros_like, grads)
+    tx = make_optimizer(config, make_schedule("constant", 10))
+    updates, _ = tx.update(grads, tx.init(params), params)
+    nadam = optax.scale_by_adam(0.9, 0.999, nesterov=True)
+    expected, _ = nadam.update(grads, nadam.init(params))
+    for rest in (("trunk", "routers", "kernel"), ("head", "kernel"),
+                 ("trunk", "blocks", "fc1", "bias")):  # fmt: skip
+        update, other = updates, expected
+        for name in rest:
+            update, other = update[name], other[name]
+        np.testing.assert_allclose(update, -other, rtol=1e-5)
+    kernel = grads["trunk"]["blocks"]["fc1"]["kernel"]
+    found = np.asarray(updates["trunk"]["blocks"]["fc1"]["kernel"], np.float64)
+    for grad, update in zip(kernel if stacked else kernel[None],
+                            found if stacked else found[None], strict=True):  # fmt: skip
+        # Five iterations leave singular values near 1, and the singular vectors as they are.
+        direction = -update / (0.2 * np.sqrt(24))
+        values = np.linalg.svd(direction, compute_uv=False)
+        assert values.min() > 0.6 and values.max() < 1.3
+        overlap = np.sum(direction * _orthogonal(grad)) / np.linalg.norm(direction)
+        assert overlap / np.sqrt(6) > 0.95
