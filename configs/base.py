@@ -49,7 +49,9 @@ def model() -> ConfigDict:
     m.widths = ()  # Explicit expert widths, ascending and ending with D; (): from num_experts.
     m.router = "learned"  # "learned" or "random".
     m.router_noise = 0.0  # Standard deviation of noise on the router's logits in training (mone).
+    m.router_scale = True  # Scale the FFN branch by `alpha r + 1`; else nothing trains the router.
     m.router_layers = (0,)  # Layers with a router on their input (mone).
+    m.frozen = "kept"  # Features beyond a token's expert: "kept" or "dropped" (mone, matvit).
     m.mod_every = 2  # Every how many blocks one is routed (mod).
     m.dropout = 0.0
     m.drop_path = 0.0  # Stochastic depth: drop probability of the last block, linear from 0.
@@ -65,9 +67,10 @@ def budget() -> ConfigDict:
     b = ConfigDict()
     b.adaptive = True  # Draw e_c at each step from `choices`; False: train at `e_c`.
     b.choices = (0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
+    b.draws = 1  # How many of the choices each step trains, from narrow to wide (adaptive).
     b.e_c = 0.5
     b.order = "random"  # Order of the draws: "random", or "wide_to_narrow" (curriculum).
-    b.full_width = False  # Train e_c = 1 beside the drawn budget in each step (2 forwards).
+    b.full_width = False  # Train e_c = 1 beside the drawn budgets in each step.
     b.distill = 0.0  # In 0..1: share of the narrow loss whose target is the wide logits.
     b.allocation = "entropy"  # "entropy", "uniform", "proportionate" or "greedy".
     b.delta = 2.0  # Preference of the allocation for wide experts.

@@ -29,6 +29,10 @@ def matvit(c: ConfigDict, experts: int = 4) -> ConfigDict:
 
 RECIPES = ("paper", "sandwich")
 
+# The budgets of the sandwich recipe, as shares of the way from the lowest possible e_c to 1. Half
+# of them are low: there tokens are narrow, and need the most training.
+_SANDWICH = (0.03, 0.09, 0.26, 0.54)
+
 
 def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper") -> ConfigDict:
     """Make `c` a MoNE.
@@ -37,22 +41,25 @@ def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper
       c: The task.
       experts: E, the number of nested experts; widths halve from D downwards.
       e_c: Train and test at this effective capacity alone; 0: adaptive, one model for all.
-      recipe: "paper" trains one budget a step, as printed; "sandwich" trains the full width
-        beside it, whose logits are half of the narrow budget's target.
+      recipe: "paper" trains one budget a step, as printed. "sandwich" trains in each step the
+        full width, a middle and a low budget; the logits of the full width are half of the
+        others' target.
 
     Raises:
       ValueError: the recipe is unknown.
     """
     if recipe not in RECIPES:
         raise ValueError(f"argument recipe={recipe!r}: must be one of {', '.join(RECIPES)}")
-    if recipe == "sandwich":
-        c.budget.full_width = True
-        c.budget.distill = 0.5
-        c.budget.choices = tuple(x for x in c.budget.choices if x < 1)
     c.name = _name("MoNE", c)
     c.model.method = "mone"
     c.model.num_experts = experts
-    _budget(c, low=0.5 ** (experts - 1), e_c=e_c)
+    low = 0.5 ** (experts - 1)
+    if recipe == "sandwich":
+        c.budget.full_width = True
+        c.budget.distill = 0.5
+        c.budget.draws = 2
+        c.budget.choices = tuple(round(low + (1 - low) * share, 2) for share in _SANDWICH)
+    _budget(c, low=low, e_c=e_c)
     return c
 
 
@@ -70,8 +77,10 @@ def mod(c: ConfigDict, every: int = 2, e_c: float = -1.0) -> ConfigDict:
     c.name = _name("MoD", c)
     c.model.method = "mod"
     c.model.mod_every = every
-    skip = 1 - 1 / every  # No token in routed blocks: nothing would train their router.
-    _budget(c, low=skip + 1e-3, e_c=skip + MOD_TOKENS / every if e_c < 0 else e_c)
+    depth = c.model.depth or every  # Of a variant: a multiple of `every`.
+    routed = depth // every / depth
+    skip = 1 - routed  # No token in routed blocks: nothing would train their router.
+    _budget(c, low=skip + 1e-3, e_c=skip + MOD_TOKENS * routed if e_c < 0 else e_c)
     return c
 
 

@@ -64,14 +64,22 @@ def imagenet1k(variant: str, recipe: str = "augreg", init: str = "") -> ConfigDi
 
 
 def fashion_mnist() -> ConfigDict:
-    """20,000 images of Fashion-MNIST, 5 epochs, for 2 CPU cores: D 128, 4 blocks, 49 tokens."""
-    c = _small(width=128, depth=4)
-    c.num_epochs = 5
+    """Fashion-MNIST, one epoch of its 60,000 images, for 2 CPU cores: D 96, 3 blocks, 49 tokens.
+
+    Short training, in which Muon needs half of AdamW's steps, sine-cosine position embeddings
+    are quicker than learned ones, and flips hurt.
+    """
+    c = _small(width=96, depth=3)
+    c.num_epochs = 1
+    c.batch_size = 64
+    c.model.posemb = "sincos2d"
     c.data.source = "idx"
-    c.data.num_train = 20_000
-    c.data.flip = True
     c.data.mean = (0.286,)
     c.data.std = (0.353,)
+    c.optimizer.name = "muon"
+    c.optimizer.learning_rate = 3e-3
+    c.optimizer.momentum = 0.95
+    c.optimizer.warmup_epochs = 0.1
     c.eval.batch_size = 500
     return c
 

@@ -1,10 +1,11 @@
 """The Fashion-MNIST comparison: trains every model of it, then compares them.
 
-    python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 [--only=mone]
+    python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 [--only=REGEX]
 
 Two trainings at a time, each on a core of its own, which is faster on 2 cores than one after
 the other. Started again it goes on: a run that is complete is only reported again. `--plan`
-prints what would be run and what it costs, in forward passes of the dense model.
+prints what would be run and what it costs, in forward passes of the dense model. Ends with the
+reports of `mone sweep`, each with its table of accuracies at equal MACs.
 """
 
 import argparse
@@ -23,44 +24,94 @@ from mone.evaluation import count_macs
 from mone.models import ViTConfig, full_counts, vit_config
 from mone.training.budgets import BudgetSchedule
 
-EPOCHS = 5.0  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
+EPOCHS = 0.75  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
+GROUPS = ("main", "epochs", "ablation")
 E_C = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 CHOICES = "(0.15,0.3,0.45,0.65,0.85)"  # Fewer than the paper's nine: each one compiles for itself.
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its name, configuration, overrides, and whether to match MatViT's FLOPs."""
+    """One training of each seed.
+
+    Attributes:
+      name: Experiment name, in tables.
+      config: Shipped configuration.
+      overrides: Fields that differ from it.
+      share: Length, as a share of EPOCHS, or with `equal_flops` of MatViT's training FLOPs.
+      equal_flops: Whether to match FLOPs.
+      init_from: Another run, of the same seed, whose parameters start this one.
+      group: "main" (equal FLOPs), "epochs" (equal epochs) or "ablation".
+    """
 
     name: str
     config: str
     overrides: tuple[str, ...] = ()
-    equal_flops: bool = False
-    init_from: str = ""  # Another run of the same seed.
+    share: float = 1.0
+    equal_flops: bool = True
+    init_from: str = ""
+    group: str = "main"
 
 
 def runs() -> list[Run]:
     """Return the trainings of one seed, in an order in which each finds what it starts from."""
-    adaptive = (f"budget.choices={CHOICES}",)
-    paper, sandwich = "fashion_mnist/mone:recipe=paper", "fashion_mnist/mone:recipe=sandwich"
-    random = (*adaptive, "model.router=random")
+    return [*_main(), *_equal_epochs(), *_ablation()]
+
+
+_PAPER = "fashion_mnist/mone:recipe=paper"
+_SANDWICH = "fashion_mnist/mone:recipe=sandwich"
+_ADAPTIVE = (f"budget.choices={CHOICES}",)
+_FROM_A_SIXTH = (
+    "budget.choices=(0.19,0.24,0.38,0.62)"  # The recipe's, for a wider narrowest expert.
+)
+
+
+def _main() -> list[Run]:
     return [
+        Run("MatViT, half", "fashion_mnist/matvit", share=0.5, group="start"),
         Run("MatViT", "fashion_mnist/matvit"),
+        Run("MoNE", _SANDWICH),
+        Run("MoNE, paper", _PAPER, _ADAPTIVE),
+        Run("MoD", "fashion_mnist/mod", _ADAPTIVE),
         Run("ViT", "fashion_mnist/vit"),
-        *(Run(f"ViT, e_c {e:g}", "fashion_mnist/vit", narrow_vit(e)) for e in E_C),
-        Run("MoD", "fashion_mnist/mod:every=1,e_c=0", adaptive),
-        Run("MoNE, paper", paper, adaptive),
-        Run("MoNE, sandwich", sandwich, adaptive),
-        Run("MoNE, from MatViT", paper, adaptive, init_from="MatViT"),
-        Run("ViT, equal FLOPs", "fashion_mnist/vit", equal_flops=True),
-        Run("MoD, equal FLOPs", "fashion_mnist/mod:every=1,e_c=0", adaptive, True),
-        Run("MoNE, paper, equal FLOPs", paper, adaptive, True),
-        Run("MoNE, sandwich, equal FLOPs", sandwich, adaptive, True),
-        Run("MoNE, random router", sandwich, random, True),
-        *(
-            Run(f"MoNE, {method}", sandwich, (*adaptive, f"budget.allocation={method}"), True)
-            for method in ("uniform", "greedy")
-        ),
+        Run("MoNE from MatViT", _SANDWICH, share=0.5, init_from="MatViT, half"),
+        Run("MoNE, random router", _SANDWICH, ("model.router=random",)),
+        Run("MoNE, uniform", _SANDWICH, ("budget.allocation=uniform",)),
+        Run("MoNE, greedy", _SANDWICH, ("budget.allocation=greedy",)),
+    ]
+
+
+def _equal_epochs() -> list[Run]:
+    def run(name: str, config: str, overrides: tuple[str, ...] = (), **fields: str) -> Run:
+        return Run(name, config, overrides, equal_flops=False, group="epochs", **fields)
+
+    return [
+        *(run(f"ViT, e_c {e:g}", "fashion_mnist/vit", narrow_vit(e)) for e in E_C),
+        run("ViT, equal epochs", "fashion_mnist/vit"),
+        run("MoD, equal epochs", "fashion_mnist/mod", _ADAPTIVE),
+        run("MoNE, equal epochs", _SANDWICH),
+        run("MoNE, paper, equal epochs", _PAPER, _ADAPTIVE),
+        run("MoNE, paper, after MatViT", _PAPER, _ADAPTIVE, init_from="MatViT"),
+    ]
+
+
+def _ablation() -> list[Run]:
+    """Each takes one thing away from the sandwich recipe, or changes one, at equal FLOPs."""
+    changes = {
+        "one draw": ("budget.draws=1",),
+        "no distillation": ("budget.distill=0",),
+        "all distillation": ("budget.distill=1",),
+        "no full width": ("budget.full_width=False", "budget.distill=0"),
+        "wide to narrow": ("budget.order=wide_to_narrow",),
+        "router noise": ("model.router_noise=0.5",),
+        "3 widths": ("model.widths=(16,48,96)", _FROM_A_SIXTH),
+        "wider widths": ("model.widths=(16,32,64,96)", _FROM_A_SIXTH),
+        "no router scale": ("model.router_scale=False",),
+        "frozen features dropped": ("model.frozen=dropped",),
+    }
+    return [
+        Run(f"MoNE, {name}", _SANDWICH, overrides, group="ablation")
+        for name, overrides in changes.items()
     ]
 
 
@@ -91,15 +142,17 @@ def step_macs(config) -> float:
 
 def resolve(run: Run, seed: int, output: Path):
     """Return the run's configuration as overrides on its shipped one, and its directory."""
-    overrides = [*run.overrides, f"seed={seed}", f"num_epochs={EPOCHS}"]
+    overrides = [*run.overrides, f"seed={seed}"]
     if not any(o.startswith("name=") for o in overrides):
         overrides.append(f"name={run.name}")
     if run.init_from:
         overrides.append(f"checkpoint.init_from={directory(run.init_from, seed, output)}")
+    epochs = EPOCHS * run.share
     if run.equal_flops:
         matvit = step_macs(config_lib.load("fashion_mnist/matvit"))
-        own = step_macs(config_lib.load(run.config, overrides))
-        overrides.append(f"num_epochs={EPOCHS * matvit / own:.4g}")
+        epochs *= matvit / step_macs(config_lib.load(run.config, overrides))
+    # Short runs warm up over the same share of their steps as long ones.
+    overrides += [f"num_epochs={epochs:.4g}", f"optimizer.warmup_epochs={0.1 * epochs:.4g}"]
     return overrides, directory(run.name, seed, output)
 
 
@@ -108,27 +161,74 @@ def directory(name: str, seed: int, output: Path) -> Path:
     return output / f"{re.sub(r'[^a-z0-9.]+', '_', name.lower())}_s{seed}"
 
 
-def train_all(jobs: queue.SimpleQueue, core: int, failed: list[str]) -> None:
+def train_all(jobs: "queue.SimpleQueue[Job]", core: int, failed: list[str]) -> None:
     """Train what is in the queue, one after the other, on one core; collect what failed."""
     pin = ["taskset", "-c", str(core)] if shutil.which("taskset") else []
     while True:
         try:
-            run, overrides, workdir, done, wait = jobs.get_nowait()
+            job = jobs.get_nowait()
         except queue.Empty:
             return
-        if wait is not None:
-            wait.wait()  # The run it starts from; if that failed, so does this one, and says so.
-        workdir.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "mone.cli", "train", f"--config={run.config}"]
-        command += [f"--workdir={workdir}", *(f"--config.{o}" for o in overrides)]
-        with open(f"{workdir}.log", "w", encoding="utf-8") as log:
+        if job.wait is not None:
+            job.wait.wait()  # The run it starts from; if that failed, so does this one.
+        command = [sys.executable, "-m", "mone.cli", "train", f"--config={job.run.config}"]
+        command += [f"--workdir={job.workdir}", *(f"--config.{o}" for o in job.overrides)]
+        with open(f"{job.workdir}.log", "w", encoding="utf-8") as log:
             code = subprocess.run(pin + command, stdout=log, stderr=log, check=False).returncode
-        print(
-            f"{workdir.name}: {'done' if code == 0 else f'FAILED, see {workdir}.log'}", flush=True
-        )
+        result = f"FAILED, see {job.workdir}.log" if code else "done"
+        print(f"{job.workdir.name}: {result}", flush=True)
         if code:
-            failed.append(workdir.name)
-        done.set()
+            failed.append(job.workdir.name)
+        job.done.set()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of one seed."""
+
+    run: Run
+    seed: int
+    overrides: list[str]
+    workdir: Path
+    cost: float  # In epochs of the dense model.
+    done: threading.Event
+    wait: threading.Event | None  # Set when the run that this one starts from is done.
+
+
+def plan(seeds: list[int], only: str, output: Path) -> list[Job]:
+    """Return the jobs: of all seeds, group by group."""
+    dense = step_macs(config_lib.load("fashion_mnist/vit"))
+    jobs: dict[Path, Job] = {}
+    chosen = [run for run in runs() if re.search(only, run.name)]
+    for group in dict.fromkeys(run.group for run in chosen):
+        for seed in seeds:
+            for run in (r for r in chosen if r.group == group):
+                overrides, workdir = resolve(run, seed, output)
+                config = config_lib.load(run.config, overrides)
+                cost = config.num_epochs * step_macs(config) / dense
+                source = jobs.get(directory(run.init_from, seed, output)) if run.init_from else None
+                wait = source and source.done
+                jobs[workdir] = Job(run, seed, overrides, workdir, cost, threading.Event(), wait)
+    return list(jobs.values())
+
+
+def compare(jobs: list[Job], output: Path) -> int:
+    """Write the reports: one a group, and the main models with their router replaced."""
+
+    def sweep(name: str, chosen: list[Job], *flags: str) -> int:
+        if not chosen:
+            return 0
+        command = [sys.executable, "-m", "mone.cli", "sweep", *(str(j.workdir) for j in chosen)]
+        command += [f"--output={output / name}", f"--e_c={','.join(map(str, (*E_C, 1.0)))}"]
+        return subprocess.run([*command, *flags], check=False).returncode
+
+    groups = {group: [j for j in jobs if j.run.group == group] for group in GROUPS}
+    codes = [
+        sweep(group, chosen, *([] if group == "main" else ["--batch_sizes=0"]))
+        for group, chosen in groups.items()
+    ]
+    routed = [j for j in groups["main"] if j.run.name == "MoNE"]
+    return max(*codes, sweep("random", routed, "--router=random", "--batch_sizes=0"))
 
 
 def main() -> int:
@@ -139,27 +239,21 @@ def main() -> int:
     parser.add_argument("--only", default="", help="regular expression on the names of runs")
     parser.add_argument("--plan", action="store_true", help="print what would be run")
     args = parser.parse_args()
-    jobs, finished, workdirs = queue.SimpleQueue(), {}, []
-    dense = step_macs(config_lib.load("fashion_mnist/vit"))
-    total = 0.0
-    for seed in map(int, args.seeds.split(",")):
-        for run in (r for r in runs() if re.search(args.only, r.name)):
-            overrides, workdir = resolve(run, seed, args.output)
-            config = config_lib.load(run.config, overrides)
-            cost = config.num_epochs * step_macs(config) / dense
-            total += cost
-            if args.plan:
-                print(f"{workdir.name:40} {config.num_epochs:6.4g} epochs, cost {cost:.3g}")
-            source = directory(run.init_from, seed, args.output) if run.init_from else None
-            finished[workdir] = threading.Event()
-            jobs.put((run, overrides, workdir, finished[workdir], finished.get(source)))
-            workdirs.append(workdir)
-    print(f"{len(workdirs)} trainings, cost {total:.4g} epochs of the dense model")
+    jobs = plan([int(seed) for seed in args.seeds.split(",")], args.only, args.output)
+    for job in jobs if args.plan else ():
+        print(f"{job.workdir.name:40} cost {job.cost:.3g}")
+    print(f"{len(jobs)} trainings, cost {sum(j.cost for j in jobs):.4g} epochs of the dense model")
     if args.plan:
         return 0
+    args.output.mkdir(parents=True, exist_ok=True)
+    # Seeds share their programs: compiled once, loaded by the others.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(args.output.resolve() / "compiled"))
+    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    for job in jobs:
+        waiting.put(job)
     failed: list[str] = []
     cores = range(min(2, os.cpu_count() or 1))
-    threads = [threading.Thread(target=train_all, args=(jobs, core, failed)) for core in cores]
+    threads = [threading.Thread(target=train_all, args=(waiting, core, failed)) for core in cores]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -167,9 +261,7 @@ def main() -> int:
     if failed:
         print(f"not compared, because these failed: {', '.join(failed)}", file=sys.stderr)
         return 1
-    sweep = [sys.executable, "-m", "mone.cli", "sweep", *map(str, workdirs)]
-    sweep += [f"--output={args.output / 'sweep'}", f"--e_c={','.join(map(str, (*E_C, 1.0)))}"]
-    return subprocess.run(sweep, check=False).returncode
+    return compare(jobs, args.output)
 
 
 if __name__ == "__main__":

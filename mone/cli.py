@@ -112,8 +112,9 @@ def _eval(args: argparse.Namespace) -> Result:
 
 def _sweep(args: argparse.Namespace) -> Result:
     from mone.evaluation import summarise, sweep, write_report
+    from mone.evaluation.equal_macs import equal_macs, equal_macs_cells, equal_macs_legend
     from mone.evaluation.files import output_directory
-    from mone.evaluation.report import json_text, rich_table
+    from mone.evaluation.report import rich_table
 
     output_directory(args.output)
     result = sweep(
@@ -131,10 +132,12 @@ def _sweep(args: argparse.Namespace) -> Result:
     def show() -> None:
         console = _console()
         console.print(rich_table(summarise(result.rows), console.width))
+        if (compared := equal_macs(result.rows)) is not None:
+            _print_table(equal_macs_legend(compared), *equal_macs_cells(compared))
         for text in [*result.notes[1:], f"Wrote {', '.join(map(str, paths))}"]:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    return json.loads(json_text(result.rows, result.environment, result.notes)), show
+    return json.loads(result.json()), show
 
 
 def _cost(args: argparse.Namespace) -> Result:
@@ -196,14 +199,18 @@ def _print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    console = _console()
     if title:
-        print(title)
+        console.print(title, markup=False, highlight=False)
+    columns = list(zip(header, *rows, strict=True))
+    if sum(max(map(len, column)) + 3 for column in columns) > console.width:
+        rows = [[cell.replace(" ± ", "\n± ") for cell in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in header:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    _console().print(table)
+    console.print(table)
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
+from mone.configs.base import base
 from mone.errors import ConfigError
 
 _CHOICES = {
@@ -63,10 +64,29 @@ _BELOW_ONE = (
 )
 
 
+# Settings that only some methods read. Set for another method they would be ignored, and a run
+# would not be what its configuration says.
+_METHODS = {
+    "budget.draws": ("mone", "mod"),
+    "budget.full_width": ("mone", "mod"),
+    "budget.distill": ("mone", "mod", "matvit"),
+    "budget.order": ("mone", "mod"),
+    "budget.allocation": ("mone",),
+    "budget.delta": ("mone",),
+    "budget.beta": ("mone",),
+    "model.router": ("mone", "mod"),
+    "model.router_noise": ("mone",),
+    "model.router_layers": ("mone",),
+    "model.router_scale": ("mone",),
+    "model.frozen": ("mone", "matvit"),
+    "model.mod_every": ("mod",),
+}
+
+
 def problems(config: ConfigDict) -> list[str]:
     """Return everything that is wrong with `config`, in words; an empty list if nothing is."""
     found = [*_single_fields(config)]
-    for check in (_run, _model, _budget, _data, _optimizer, _mesh):
+    for check in (_run, _unused, _model, _budget, _data, _optimizer, _mesh):
         found += check(config)
     return found
 
@@ -107,6 +127,18 @@ def _run(config: ConfigDict) -> Iterator[str]:
         yield f"batch_size={config.batch_size}: must be divisible by optimizer.accum_steps={accum}"
 
 
+def _unused(config: ConfigDict) -> Iterator[str]:
+    fresh, method = base(), config.model.method
+    if method != "dense" and not any(method in methods for methods in _METHODS.values()):
+        return  # An unknown method: the model's check says so.
+    for name, methods in _METHODS.items():
+        if method not in methods and (value := _get(config, name)) != _get(fresh, name):
+            yield (
+                f"{name}={value!r}: has no meaning for model.method={method!r}; "
+                f"only for {', '.join(methods)}"
+            )
+
+
 def _model(config: ConfigDict) -> Iterator[str]:
     """Let the model check its own section, then ask it which budgets it can meet."""
     from mone.models import budget_counts, vit_config  # JAX takes a second to import.
@@ -141,6 +173,9 @@ def _budget(config: ConfigDict) -> Iterator[str]:
         return
     if b.adaptive and not b.choices:
         yield "budget.choices=(): must hold at least one e_c, or set budget.adaptive=false"
+    number = len(set(b.choices))
+    if b.adaptive and (b.draws < 1 or number % b.draws):
+        yield f"budget.draws={b.draws}: must divide the {number} budgets of budget.choices"
     if b.distill > 0 and not b.full_width:
         yield f"budget.distill={b.distill}: needs budget.full_width=true, whose logits it uses"
     if not config.eval.e_c:

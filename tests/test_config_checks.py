@@ -21,23 +21,44 @@ def test_a_sound_configuration_passes():
 
 
 @pytest.mark.parametrize(
+    ("name", "override"),
+    [
+        ("vit", "budget.full_width=true"),
+        ("vit", "budget.distill=0.5"),
+        ("vit", "model.router_noise=1"),
+        ("matvit", "budget.draws=2"),
+        ("matvit", "budget.allocation=greedy"),
+        ("matvit", "model.router=random"),
+        ("mod", "budget.beta=1"),
+        ("mod", "model.router_layers=1"),
+        ("mone", "model.mod_every=1"),
+    ],
+)
+def test_settings_that_a_method_does_not_read_are_refused(name, override):
+    field = override.partition("=")[0]
+    (problem,) = problems(override, name=f"fashion_mnist/{name}")
+    assert f"{field}=" in problem
+    assert "has no meaning for model.method" in problem
+
+
+@pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["num_steps=5"], "num_epochs=5, num_steps=5: exactly one must be positive"),
+        (["num_steps=5"], "num_epochs=1, num_steps=5: exactly one must be positive"),
         (["num_epochs=0"], "num_epochs=0, num_steps=0: exactly one must be positive"),
         (["num_epochs=-1"], "num_epochs=-1.0: must be at least 0"),
         (["batch_size=0"], "batch_size=0: must be at least 1"),
-        (["optimizer.accum_steps=3"], "batch_size=128: must be divisible by optimizer.accum"),
+        (["optimizer.accum_steps=3"], "batch_size=64: must be divisible by optimizer.accum"),
         (["log_every=0"], "log_every=0"),
         (["seed=4294967296"], "seed=4294967296: must be below 4294967296"),
         (["model.patch_size=5"], "image_size=(28, 28) must be a multiple of patch_size=(5, 5)"),
-        (["model.num_heads=3"], "model.width=128 must be divisible by model.num_heads=3"),
+        (["model.num_heads=5"], "model.width=96 must be divisible by model.num_heads=5"),
         (["model.variant=Q/4", "model.width=0"], "model.variant='Q/4'"),
         (["model.width=0"], "model.width must be positive"),
         (["model.pool=max"], "model.pool='max'"),
         (["model.method=moe"], "model.method='moe'"),
-        (["model.widths=64,32,128"], "model.widths=(64, 32, 128)"),
-        (["model.widths=16,64"], "must end with model.width=128"),
+        (["model.widths=64,32,96"], "model.widths=(64, 32, 96)"),
+        (["model.widths=16,64"], "must end with model.width=96"),
         (["model.num_experts=9"], "model.num_experts=9"),
         (["model.router_layers=4"], "model.router_layers=(4,)"),
         (["model.dropout=1"], "model.dropout=1.0"),
@@ -48,8 +69,10 @@ def test_a_sound_configuration_passes():
         (["eval.e_c="], "eval.e_c=(): must hold at least one"),
         (["budget.allocation=even"], "budget.allocation='even'"),
         (["budget.beta=0"], "budget.beta=0.0: must be positive"),
-        (["budget.distill=0.5"], "needs budget.full_width=true"),
+        (["budget.full_width=false"], "needs budget.full_width=true"),
         (["budget.distill=2", "budget.full_width=true"], "budget.distill=2.0: must be in [0, 1]"),
+        (["budget.draws=0"], "budget.draws=0: must divide"),
+        (["budget.draws=2", "budget.choices=0.3,0.5,0.7"], "budget.draws=2: must divide"),
         (["data.source=web"], "data.source='web': must be one of embedded, idx, folder, tfds"),
         (["data.source=tfds"], "data.name=''"),
         (["data.source=folder"], "data.path=''"),
@@ -65,7 +88,7 @@ def test_a_sound_configuration_passes():
         (["optimizer.learning_rate=0"], "optimizer.learning_rate=0.0: must be positive"),
         (["optimizer.b2=1"], "optimizer.b2=1.0: must be in [0, 1)"),
         (["optimizer.warmup_steps=3"], "only one may be positive"),
-        (["optimizer.warmup_epochs=5"], "optimizer.warmup_epochs=5: must be below num_epochs=5"),
+        (["optimizer.warmup_epochs=5"], "optimizer.warmup_epochs=5: must be below num_epochs=1"),
         (
             [
                 "num_epochs=0",
@@ -103,9 +126,9 @@ def test_budgets_are_checked_only_where_they_are_used():
 
 
 def test_mixture_of_depths_has_its_own_interval():
-    (found,) = problems("eval.e_c=0.3", name="fashion_mnist/mod")
+    assert problems("eval.e_c=0.3", "model.mod_every=1", name="embedded/mod") == []
+    (found,) = problems("eval.e_c=0.3", "model.mod_every=2", name="embedded/mod")
     assert "[0.5, 1]" in found
-    assert problems("eval.e_c=0.3", "model.mod_every=1", name="fashion_mnist/mod") == []
 
 
 def test_mixture_of_depths_needs_a_routed_block():

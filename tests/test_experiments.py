@@ -35,12 +35,18 @@ def test_every_run_resolves_and_has_a_directory_of_its_own(script, tmp_path):
 def test_equal_flops_are_those_of_matvit(script, tmp_path):
     matvit = config_lib.load("fashion_mnist/matvit")
     target = script.EPOCHS * script.step_macs(matvit)
-    matched = [run for run in script.runs() if run.equal_flops]
-    assert len(matched) >= 5
-    for run in matched:
+
+    def cost(run):
         overrides, _ = script.resolve(run, 0, tmp_path)
         config = config_lib.load(run.config, overrides)
-        assert config.num_epochs * script.step_macs(config) == pytest.approx(target, rel=1e-3)
+        return config.num_epochs * script.step_macs(config)
+
+    runs = {run.name: run for run in script.runs()}
+    matched = [run for run in runs.values() if run.equal_flops and run.group != "start"]
+    assert len(matched) >= 5
+    for run in matched:
+        spent = cost(run) + (cost(runs[run.init_from]) if run.init_from else 0)
+        assert spent == pytest.approx(target, rel=1e-3), run.name
 
 
 @pytest.mark.parametrize("e_c", [0.2, 0.5, 0.8])

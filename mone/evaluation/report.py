@@ -89,13 +89,13 @@ def table_cells(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]
         accuracy = f"{100 * s.accuracy:.2f}"
         if s.num_seeds > 1:
             accuracy += f" ± {100 * s.accuracy_sd:.2f}"
-        line = [s.model, f"{s.e_c:g}", _three_digits(s.macs / unit), accuracy]
+        line = [s.model, f"{s.e_c:g}", three_digits(s.macs / unit), accuracy]
         line += [_timing_cell(s.timings.get(size)) for size in sizes]
         cells.append(line)
     return header, cells
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
     """Return a number with about three significant digits, trailing zeros kept."""
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
@@ -187,13 +187,16 @@ def _flat(row: Row) -> dict[str, Any]:
     return fields
 
 
-def json_text(rows: Sequence[Row], environment: dict[str, Any], notes: Sequence[str] = ()) -> str:
-    """Return everything as JSON: environment, notes, rows and their summaries over seeds."""
+def json_text(
+    rows: Sequence[Row], environment: dict[str, Any], notes: Sequence[str] = (), **more: Any
+) -> str:
+    """Return everything as JSON: environment, notes, rows, their summaries over seeds, `more`."""
     tree = {
         "environment": environment,
         "notes": list(notes),
         "rows": [dataclasses.asdict(row) for row in rows],
         "summary": [_finite(dataclasses.asdict(s)) for s in summarise(rows)],
+        **more,
     }
     return json.dumps(tree, indent=2, allow_nan=False) + "\n"
 

@@ -18,6 +18,7 @@ from mone.errors import ConfigError
 from mone.evaluation.accuracy import evaluate
 from mone.evaluation.budgets import evaluation_budgets
 from mone.evaluation.cost import count_macs, dense_macs
+from mone.evaluation.equal_macs import equal_macs, equal_macs_markdown, equal_macs_tree
 from mone.evaluation.files import output_directory, write_files
 from mone.evaluation.latency import Program, Timing, measure_throughput
 from mone.evaluation.maps import pixels, routing_figure, routing_maps
@@ -51,6 +52,19 @@ class SweepResult:
     environment: dict[str, Any]  # Versions and machine.
     notes: list[str]  # The command, and budgets left out.
     models: list[Trained]
+
+    def json(self) -> str:
+        """Return all but the models as JSON text."""
+        compared = equal_macs(self.rows)
+        more = {"equal_macs": equal_macs_tree(compared)} if compared else {}
+        return json_text(self.rows, self.environment, self.notes, **more)
+
+    def markdown(self) -> str:
+        """Return the tables, their explanations and the notes."""
+        compared = equal_macs(self.rows)
+        more = [equal_macs_markdown(compared).rstrip()] if compared else []
+        notes = [*more, _machine(self.environment), *self.notes]
+        return markdown(summarise(self.rows), notes)
 
 
 def sweep(
@@ -155,8 +169,8 @@ def write_report(
     summaries = summarise(result.rows)
     files: dict[str, bytes | str] = {
         "sweep.csv": csv_text(result.rows),
-        "sweep.json": json_text(result.rows, result.environment, result.notes),
-        "sweep.md": markdown(summaries, [_machine(result.environment), *result.notes]),
+        "sweep.json": result.json(),
+        "sweep.md": result.markdown(),
         "sweep.png": png(accuracy_figure(summaries)),
     }
     drawn = set()

@@ -65,7 +65,7 @@ class Block(nnx.Module):
         self.attn = NestedAttention(cfg, rngs=rngs)
         self.ln2 = NestedLayerNorm(cfg.width, dtype=cfg.compute_dtype)
         self.mlp = NestedMLP(cfg, rngs=rngs)
-        if cfg.method == "mone":
+        if cfg.method == "mone" and cfg.router_scale:
             self.alpha = nnx.Param(jnp.zeros((), jnp.float32))
         self.dropout = cfg.dropout
 
@@ -98,7 +98,7 @@ class Block(nnx.Module):
 
     def _scale(self, branch: Groups, prob: tuple[Array, ...] | None) -> Groups:
         """Multiply by `alpha r[j] + 1`, computed in float32."""
-        if prob is None:
+        if prob is None or not hasattr(self, "alpha"):
             return branch
         alpha = self.alpha[...]
         return tuple(

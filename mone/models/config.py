@@ -15,6 +15,7 @@ POOLS = ("gap", "cls", "map")
 POSEMBS = ("learned", "sincos2d")
 ROUTERS = ("learned", "random")
 REMATS = ("none", "block")
+FROZEN = ("kept", "dropped")
 DTYPES = ("float32", "bfloat16")
 
 
@@ -40,7 +41,12 @@ class ViTConfig:
       router: "learned" or "random".
       router_noise: Standard deviation of Gaussian noise on the router's logits in training, for
         the assignment only ("mone"; V-MoE, Riquelme et al. 2021, takes 1/E for its gates).
+      router_scale: Whether `alpha r + 1` scales the FFN branch ("mone"); without it nothing trains
+        the router.
       router_layers: Ascending layers that have a router on their input ("mone").
+      frozen: What becomes of the features that a token's expert does not update ("mone",
+        "matvit"): "kept" in LayerNorm's statistics and in the pooled output, or "dropped" from
+        both, as if the token were only as wide as its expert.
       mod_every: One block in this many is routed ("mod").
       dropout: Dropout rate.
       drop_path: Stochastic depth rate of the last block; grows linearly from 0.
@@ -65,7 +71,9 @@ class ViTConfig:
     widths: tuple[int, ...] = ()
     router: str = "learned"
     router_noise: float = 0.0
+    router_scale: bool = True
     router_layers: tuple[int, ...] = (0,)
+    frozen: str = "kept"
     mod_every: int = 2
     dropout: float = 0.0
     drop_path: float = 0.0
@@ -141,6 +149,7 @@ def _problems(c: ViTConfig):
         ("router", ROUTERS),
         ("remat", REMATS),
         ("dtype", DTYPES),
+        ("frozen", FROZEN),
     ):
         if getattr(c, name) not in valid:
             yield f"model.{name}={getattr(c, name)!r} is unknown; valid: {', '.join(valid)}"
@@ -171,6 +180,8 @@ def _width_problems(c: ViTConfig):
         yield f"model.widths={w} must be strictly ascending and positive"
     elif w[-1] != c.width:
         yield f"model.widths={w} must end with model.width={c.width}"
+    elif c.nest == "ffn" and c.frozen == "dropped":
+        yield "model.frozen='dropped' has no meaning for model.nest='ffn': no feature is frozen"
     elif c.nest == "ffn" and any(c.mlp_dim * d % c.width for d in w):
         yield f"model.widths={w}: mlp_dim={c.mlp_dim} * d / {c.width} must be whole for each d"
 
@@ -209,7 +220,17 @@ def vit_config(model: Any) -> ViTConfig:
     if nested and not widths:
         widths = halving_widths(sizes["width"], model.num_experts)
     same = ("channels", "num_classes", "pool", "posemb", "method", "nest", "router", "router_noise")
-    same += ("mod_every", "dropout", "drop_path", "remat", "scan", "dtype", "head_bias")
+    same += (
+        "router_scale",
+        "frozen",
+        "mod_every",
+        "dropout",
+        "drop_path",
+        "remat",
+        "scan",
+        "dtype",
+        "head_bias",
+    )
     return ViTConfig(
         **sizes,
         patch_size=(patch, patch),

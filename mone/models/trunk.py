@@ -99,6 +99,7 @@ class NestedTrunk(nnx.Module):
         self.router_layers = cfg.router_layers if cfg.method == "mone" else ()
         self.segments = _segments(self.router_layers, cfg.depth)
         self.router_noise = cfg.router_noise
+        self.keep_frozen = cfg.frozen == "kept"
         if self.router_layers:
             self.routers = nnx.List(
                 Router(cfg.width, cfg.num_experts, rngs=rngs) for _ in self.router_layers
@@ -130,7 +131,12 @@ class NestedTrunk(nnx.Module):
         routed = {}
         for router_index, layers in self.segments:
             if router_index is None:
-                tokens = group_tokens(x, _pin(self._unrouted(counts), pinned), self.widths)
+                tokens = group_tokens(
+                    x,
+                    _pin(self._unrouted(counts), pinned),
+                    self.widths,
+                    keep_frozen=self.keep_frozen,
+                )
             else:
                 subkey = fold(route_key, router_index)
                 tokens, info = self._route(router_index, x, counts, pinned, router, subkey)
@@ -160,7 +166,11 @@ class NestedTrunk(nnx.Module):
         info = {"assignment": assignment, "probs": probs}
         if pinned:
             assignment, probs = _pin_routing(assignment, probs, counts, pinned)
-        return group_tokens(x, _pin(counts, pinned), self.widths, assignment, probs), info
+        counts = _pin(counts, pinned)
+        tokens = group_tokens(
+            x, counts, self.widths, assignment, probs, keep_frozen=self.keep_frozen
+        )
+        return tokens, info
 
 
 def _segments(router_layers: Sequence[int], depth: int) -> tuple[tuple[int | None, range], ...]:

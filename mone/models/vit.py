@@ -22,6 +22,7 @@ from mone.models.mixture_of_depths import DepthTrunk
 from mone.models.pooling import MapPooling
 from mone.models.trunk import NestedTrunk, widest_in_use
 from mone.nested.layers import NestedLayerNorm
+from mone.nested.tokens import NestedTokens
 
 
 class ViT(nnx.Module):
@@ -79,10 +80,17 @@ class ViT(nnx.Module):
         tokens, routed = self.trunk(
             x, counts, pinned=pinned, router=router, key=key, route_key=route_key
         )
-        (x,) = self.norm((tokens.grouped(),), (None,))
+        x = self._norm(tokens)
         pooled = self._pool(x, tokens.counts)
         out = {"features": tokens.restore_order(x), "pre_logits": pooled, "routers": routed}
         return self.head(pooled), out
+
+    def _norm(self, tokens: NestedTokens) -> Float[Array, "B N D"]:
+        """Apply the last LayerNorm; tokens stay in the order of their groups."""
+        if self.cfg.frozen == "dropped":
+            return tokens.replace(live=self.norm(tokens.live, tokens.stats)).grouped()
+        (x,) = self.norm((tokens.grouped(),), (None,))
+        return x
 
     def _pool(self, x: Float[Array, "B N D"], counts: Sequence[int]) -> Float[Array, "B D"]:
         """Pool tokens that are in the order of their groups."""

@@ -79,6 +79,8 @@ def group_tokens(
     widths: Sequence[int],
     assignment: Int[Array, "B N"] | None = None,
     probs: Float[Array, "B N E"] | None = None,
+    *,
+    keep_frozen: bool = True,
 ) -> NestedTokens:
     """Group tokens by expert and split off the features that stay frozen.
 
@@ -88,6 +90,7 @@ def group_tokens(
       widths: Live features of each expert; D for all if experts nest on the FFN only.
       assignment: Expert of each token; None if all tokens go to a single expert.
       probs: Router probabilities; None without a router.
+      keep_frozen: False replaces the frozen features by zeros and leaves them out of `stats`.
 
     Returns:
       The grouped tokens; tokens of a group keep their order.
@@ -102,8 +105,9 @@ def group_tokens(
     for j, (count, width) in enumerate(zip(counts, widths, strict=True)):
         group = x[:, start : start + count]
         live.append(group[..., :width])
-        frozen.append(group[..., width:])
-        stats.append(frozen_stats(group[..., width:]))
+        rest = group[..., width:]
+        frozen.append(rest if keep_frozen else jnp.zeros_like(rest))
+        stats.append(frozen_stats(rest) if keep_frozen else None)
         if probs is not None:
             prob.append(probs[:, start : start + count, j : j + 1])
         start += count

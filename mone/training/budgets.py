@@ -24,11 +24,15 @@ class BudgetSchedule:
     """The budgets of every step.
 
     - dense: one full forward. matvit: one forward an expert, widest first.
-    - mone, mod: one forward, at `budget.e_c`, or (adaptive) at one of `budget.choices`; with
-      `budget.full_width` a full forward before it.
+    - mone, mod: one forward, at `budget.e_c`, or (adaptive) at `budget.draws` of `budget.choices`;
+      with `budget.full_width` a full forward before them.
 
-    Adaptive draws are stratified: every block of len(choices) steps has each choice once, in a
-    fresh random order. That has the same mean as independent draws, with less variance. With
+    With several draws a step, the sorted choices are cut into that many equal stretches, and a
+    step has the choices of the same place in each: wide and narrow budgets come together (as in
+    the sandwich rule of Yu & Huang 2019), and there are no more programs than places.
+
+    Adaptive draws are stratified: every block of len(choices) / draws steps has each choice once,
+    in a fresh random order. That has the same mean as independent draws, with less variance. With
     order "wide_to_narrow" training starts with the widest choice only, and the next narrower
     ones join one by one, evenly over the first half of training; a block draws as evenly as it
     can from those that are in.
@@ -100,8 +104,13 @@ def _choices(config: ConfigDict, cfg: ViTConfig) -> Iterable[Budgets]:
     if b.adaptive and not b.choices:
         raise ConfigError("budget.choices is empty: give at least one e_c, or set adaptive=False")
     e_cs = sorted(set(b.choices), reverse=True) if b.adaptive else [b.e_c]
+    draws = b.draws if b.adaptive else 1
+    if draws < 1 or len(e_cs) % draws:
+        raise ConfigError(f"budget.draws={draws} must divide the {len(e_cs)} budgets of choices")
     drawn = [
         budget_counts(cfg, e_c, allocation=b.allocation, delta=b.delta, beta=b.beta) for e_c in e_cs
     ]
-    # A drawn budget that is the full one already is not run twice.
-    return [(full, c) if b.full_width and c != full else (c,) for c in drawn]
+    first = (full,) if b.full_width else ()
+    places = len(drawn) // draws
+    # Budgets that are equal after rounding to tokens are not run twice in a step.
+    return [tuple(dict.fromkeys((*first, *drawn[i::places]))) for i in range(places)]

@@ -2,8 +2,8 @@
 
 The rules are big_vision's (its `optax` module, used for the AugReg recipes): the update of a
 parameter p is `-s(t) * (lr * direction + weight_decay * p)`, where s runs from 0 to 1 and back
-and `direction` is Adam's, Muon's or the momentum. Weight decay is thus decoupled from the gradient and
-from lr, and relative to the schedule: AdamW's usual decay, times lr.
+and `direction` is Adam's, Muon's or the momentum. Weight decay is thus decoupled from the gradient
+and from lr, and relative to the schedule: AdamW's usual decay, times lr.
 """
 
 from collections.abc import Callable

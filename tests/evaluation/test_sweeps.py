@@ -75,7 +75,11 @@ def test_a_row_for_each_model_and_budget(runs, tmp_path):
         ]
     tree = json.loads(paths[1].read_text())
     assert [s["num_seeds"] for s in tree["summary"]] == [2, 2, 1, 1]
-    assert "Made by `mone sweep ...`." in paths[2].read_text(encoding="utf-8")
+    assert tree["equal_macs"]["reference"] == "MoNE"
+    assert set(tree["equal_macs"]["accuracy"]) == {"MoNE", "MoD", "ViT"}
+    text = paths[2].read_text(encoding="utf-8")
+    assert "Made by `mone sweep ...`." in text
+    assert "at the MACs of MoNE" in text
     for path in paths[3:]:
         assert Image.open(path).width > 400
 

@@ -23,11 +23,13 @@ def patches(images, size):
     return jnp.stack(cut, axis=1)
 
 
-def layer_norm(x, p):
-    """LayerNorm over the last axis."""
-    mean = x.mean(-1, keepdims=True)
-    var = ((x - mean) ** 2).mean(-1, keepdims=True)
-    return (x - mean) / jnp.sqrt(var + 1e-6) * p["scale"] + p["bias"]
+def layer_norm(x, p, seen=1.0):
+    """LayerNorm over those features of the last axis that are seen; the others become 0."""
+    seen = jnp.broadcast_to(seen, x.shape).astype(x.dtype)
+    size = seen.sum(-1, keepdims=True)
+    mean = (x * seen).sum(-1, keepdims=True) / size
+    var = ((x - mean) ** 2 * seen).sum(-1, keepdims=True) / size
+    return ((x - mean) / jnp.sqrt(var + 1e-6) * p["scale"] + p["bias"]) * seen
 
 
 def dense(x, p):
@@ -58,10 +60,10 @@ def ffn(x, p, mask, hidden_mask):
     return dense(hidden, p["fc2"]) * mask
 
 
-def block(x, p, heads, mask, hidden_mask, scale):
+def block(x, p, heads, mask, hidden_mask, scale, seen):
     """MoNE, Eq. 2."""
-    z = x + attention(layer_norm(x, p["ln1"]), p["attn"], heads, mask)
-    return z + scale * ffn(layer_norm(z, p["ln2"]), p["mlp"], mask, hidden_mask)
+    z = x + attention(layer_norm(x, p["ln1"], seen), p["attn"], heads, mask)
+    return z + scale * ffn(layer_norm(z, p["ln2"], seen), p["mlp"], mask, hidden_mask)
 
 
 def route(x, router, assignment):
@@ -99,12 +101,13 @@ def vit(params, images, cfg, assignments):
         if cfg.method == "mone" and layer in assignments:
             index = sorted(assignments).index(layer)
             prob = route(x, params["trunk"]["routers"][index], assignment)
-        if cfg.method == "mone" and layer >= min(assignments):
+        if cfg.method == "mone" and cfg.router_scale and layer >= min(assignments):
             scale = p["alpha"] * prob + 1
         widths = jnp.asarray(cfg.token_widths)[assignment][..., None]
         hidden = jnp.asarray(cfg.hidden_widths)[assignment][..., None]
         mask = (jnp.arange(cfg.width) < widths).astype(x.dtype)
         hidden_mask = (jnp.arange(cfg.mlp_dim) < hidden).astype(x.dtype)
-        x = block(x, p, cfg.num_heads, mask, hidden_mask, scale)
-    x = layer_norm(x, params["norm"]).mean(1)
+        seen = mask if cfg.frozen == "dropped" else 1.0
+        x = block(x * seen, p, cfg.num_heads, mask, hidden_mask, scale, seen)
+    x = layer_norm(x, params["norm"], seen).mean(1)
     return dense(x, params["head"])

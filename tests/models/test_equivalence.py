@@ -36,6 +36,12 @@ CASES = {
     "mone_uneven": ({"method": "mone", "widths": (3, 11, 16)}, 0.6),
     "mone_late": ({"method": "mone", "widths": (4, 16), "router_layers": (1,)}, 0.5),
     "mone_two": ({"method": "mone", "widths": (4, 8, 16), "router_layers": (0, 2)}, 0.5),
+    "mone_dropped": (
+        {"method": "mone", "widths": (4, 8, 16), "router_layers": (0, 2), "frozen": "dropped"},
+        0.5,
+    ),
+    "matvit_dropped": ({"method": "matvit", "widths": (4, 16), "frozen": "dropped"}, 0),
+    "mone_unscaled": ({"method": "mone", "widths": (4, 8, 16), "router_scale": False}, 0.5),
     "mone_whole": ({"method": "mone", "widths": (2, 4, 8, 16)}, 1.0),
 }
 

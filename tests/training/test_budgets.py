@@ -65,6 +65,18 @@ def test_full_width_runs_beside_the_drawn_budget_but_not_twice(tiny_config):
     assert choices[1:] == tuple((full, _counts(config, e)) for e in (0.85, 0.7, 0.55))
 
 
+def test_several_draws_a_step_pair_wide_with_narrow(tiny_config):
+    config = tiny_config(
+        **{**SIXTEEN_TOKENS, "budget.draws": 2, "budget.choices": (0.55, 0.6, 0.75, 0.9)}
+    )
+    pairs = tuple(tuple(_counts(config, e) for e in pair) for pair in ((0.9, 0.6), (0.75, 0.55)))
+    assert _schedule(config).choices == pairs
+    config.budget.full_width = True
+    assert _schedule(config).choices == tuple(((0, 16), *pair) for pair in pairs)
+    config.budget.choices = (0.55, 0.6, 0.75, 1.0)  # 1 is the full width, which runs once.
+    assert _schedule(config).choices[0] == ((0, 16), _counts(config, 0.6))
+
+
 def test_fixed_budget(tiny_config):
     config = tiny_config(**{"budget.adaptive": False, "budget.e_c": 0.75})
     assert _schedule(config).choices == ((_counts(config, 0.75),),)
@@ -86,6 +98,7 @@ def test_dense_runs_once(tiny_config):
         ({"budget.distill": 0.5}, r"budget\.distill=0\.5.*full_width"),
         ({"budget.choices": ()}, r"budget\.choices is empty"),
         ({"budget.choices": (0.1,)}, r"0\.1"),
+        ({"budget.draws": 3, "budget.choices": (0.6, 0.8)}, r"budget\.draws=3 must divide.* 2 "),
     ],
 )
 def test_errors(tiny_config, fields, message):

@@ -194,6 +194,7 @@ def test_muon_updates_block_matrices_and_nadam_the_rest(tiny_config, stacked):
         # Five iterations leave singular values near 1, and the singular vectors as they are.
         direction = -update / (0.2 * np.sqrt(24))
         values = np.linalg.svd(direction, compute_uv=False)
-        assert values.min() > 0.6 and values.max() < 1.3
+        assert values.min() > 0.6
+        assert values.max() < 1.3
         overlap = np.sum(direction * _orthogonal(grad)) / np.linalg.norm(direction)
         assert overlap / np.sqrt(6) > 0.95
