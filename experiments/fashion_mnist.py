@@ -24,7 +24,7 @@ from mone.evaluation import count_macs
 from mone.models import ViTConfig, full_counts, vit_config
 from mone.training.budgets import BudgetSchedule
 
-EPOCHS = 0.75  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
+EPOCHS = 0.5  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
 GROUPS = ("main", "epochs", "ablation")
 E_C = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 CHOICES = "(0.15,0.3,0.45,0.65,0.85)"  # Fewer than the paper's nine: each one compiles for itself.
