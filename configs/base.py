@@ -67,7 +67,7 @@ def budget() -> ConfigDict:
     b = ConfigDict()
     b.adaptive = True  # Draw e_c at each step from `choices`; False: train at `e_c`.
     b.choices = (0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
-    b.draws = 1  # How many of the choices each step trains, from narrow to wide (adaptive).
+    b.draws = 1  # At most how many of the choices each step trains, wide with narrow (adaptive).
     b.e_c = 0.5
     b.order = "random"  # Order of the draws: "random", or "wide_to_narrow" (curriculum).
     b.full_width = False  # Train e_c = 1 beside the drawn budgets in each step.

@@ -58,6 +58,10 @@ def runs() -> list[Run]:
     return [*_main(), *_equal_epochs(), *_ablation()]
 
 
+# Runs of the main group that belong in another group's report too: MatViT's length is that of
+# equal epochs, and the ablation takes things away from this MoNE.
+_BESIDE = {"epochs": ("MatViT",), "ablation": ("MoNE",)}
+
 _PAPER = "fashion_mnist/mone:recipe=paper"
 _SANDWICH = "fashion_mnist/mone:recipe=sandwich"
 _ADAPTIVE = (f"budget.choices={CHOICES}",)
@@ -222,7 +226,10 @@ def compare(jobs: list[Job], output: Path) -> int:
         command += [f"--output={output / name}", f"--e_c={','.join(map(str, (*E_C, 1.0)))}"]
         return subprocess.run([*command, *flags], check=False).returncode
 
-    groups = {group: [j for j in jobs if j.run.group == group] for group in GROUPS}
+    groups = {
+        group: [j for j in jobs if j.run.group == group or j.run.name in _BESIDE.get(group, ())]
+        for group in GROUPS
+    }
     codes = [
         sweep(group, chosen, *([] if group == "main" else ["--batch_sizes=0"]))
         for group, chosen in groups.items()

@@ -24,18 +24,19 @@ class BudgetSchedule:
     """The budgets of every step.
 
     - dense: one full forward. matvit: one forward an expert, widest first.
-    - mone, mod: one forward, at `budget.e_c`, or (adaptive) at `budget.draws` of `budget.choices`;
-      with `budget.full_width` a full forward before them.
+    - mone, mod: one forward, at `budget.e_c`, or (adaptive) at up to `budget.draws` of
+      `budget.choices`; with `budget.full_width` a full forward before them.
 
-    With several draws a step, the sorted choices are cut into that many equal stretches, and a
-    step has the choices of the same place in each: wide and narrow budgets come together (as in
-    the sandwich rule of Yu & Huang 2019), and there are no more programs than places.
+    With several draws a step, the sorted choices are cut into that many stretches (the last one
+    may be shorter), and a step has the choices of the same place in each: wide and narrow budgets
+    come together (as in the sandwich rule of Yu & Huang 2019), and there are no more programs
+    than places.
 
-    Adaptive draws are stratified: every block of len(choices) / draws steps has each choice once,
-    in a fresh random order. That has the same mean as independent draws, with less variance. With
-    order "wide_to_narrow" training starts with the widest choice only, and the next narrower
-    ones join one by one, evenly over the first half of training; a block draws as evenly as it
-    can from those that are in.
+    Adaptive draws are stratified: every block of ceil(len(choices) / draws) steps has each choice
+    once, in a fresh random order. That has the same mean as independent draws, with less
+    variance. With order "wide_to_narrow" training starts with the widest choice only, and the
+    next narrower ones join one by one, evenly over the first half of training; a block draws as
+    evenly as it can from those that are in.
     """
 
     def __init__(self, config: ConfigDict, cfg: ViTConfig, total_steps: int):
@@ -105,12 +106,12 @@ def _choices(config: ConfigDict, cfg: ViTConfig) -> Iterable[Budgets]:
         raise ConfigError("budget.choices is empty: give at least one e_c, or set adaptive=False")
     e_cs = sorted(set(b.choices), reverse=True) if b.adaptive else [b.e_c]
     draws = b.draws if b.adaptive else 1
-    if draws < 1 or len(e_cs) % draws:
-        raise ConfigError(f"budget.draws={draws} must divide the {len(e_cs)} budgets of choices")
+    if draws < 1:
+        raise ConfigError(f"budget.draws={draws} must be at least 1")
     drawn = [
         budget_counts(cfg, e_c, allocation=b.allocation, delta=b.delta, beta=b.beta) for e_c in e_cs
     ]
     first = (full,) if b.full_width else ()
-    places = len(drawn) // draws
+    places = -(-len(drawn) // draws)
     # Budgets that are equal after rounding to tokens are not run twice in a step.
     return [tuple(dict.fromkeys((*first, *drawn[i::places]))) for i in range(places)]

@@ -77,6 +77,15 @@ def test_several_draws_a_step_pair_wide_with_narrow(tiny_config):
     assert _schedule(config).choices[0] == ((0, 16), _counts(config, 0.6))
 
 
+@pytest.mark.parametrize("draws", range(1, 7))
+def test_each_choice_is_in_one_draw_whatever_their_number(tiny_config, draws):
+    e_cs = (0.55, 0.65, 0.75, 0.85, 0.95)
+    config = tiny_config(**{**SIXTEEN_TOKENS, "budget.draws": draws, "budget.choices": e_cs})
+    choices = _schedule(config).choices
+    assert max(len(choice) for choice in choices) <= draws
+    assert sorted(sum(choices, ())) == sorted(_counts(config, e) for e in e_cs)
+
+
 def test_fixed_budget(tiny_config):
     config = tiny_config(**{"budget.adaptive": False, "budget.e_c": 0.75})
     assert _schedule(config).choices == ((_counts(config, 0.75),),)
@@ -98,7 +107,7 @@ def test_dense_runs_once(tiny_config):
         ({"budget.distill": 0.5}, r"budget\.distill=0\.5.*full_width"),
         ({"budget.choices": ()}, r"budget\.choices is empty"),
         ({"budget.choices": (0.1,)}, r"0\.1"),
-        ({"budget.draws": 3, "budget.choices": (0.6, 0.8)}, r"budget\.draws=3 must divide.* 2 "),
+        ({"budget.draws": 0}, r"budget\.draws=0 must be at least 1"),
     ],
 )
 def test_errors(tiny_config, fields, message):
