@@ -5,8 +5,9 @@ its own as well, so that the picture survives a grey printer.
 """
 
 import io
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,7 +28,8 @@ _METHOD_STYLE = {
 _LOG_ABOVE = (
     15.0  # Ratio of the largest to the smallest abscissa above which the axis is logarithmic.
 )
-_MORE_STYLES = [(_PURPLE, "D"), (_ORANGE, "v"), (_SKY, "P"), ("#7F7F7F", "X")]
+_MORE_COLOURS = (_PURPLE, _ORANGE, _SKY, "#7F7F7F")
+_MORE_MARKERS = "DvPXd<ph>8"
 
 
 def accuracy_figure(summaries: Sequence[Summary], batch_size: int | None = None) -> Figure:
@@ -80,17 +82,22 @@ def png(figure: Figure) -> bytes:
 
 def _styles(summaries: Sequence[Summary]) -> dict[str, tuple[str, str]]:
     """Return colour and marker of each model."""
-    own, more = dict(_METHOD_STYLE), list(_MORE_STYLES)
+    own, more = dict(_METHOD_STYLE), zip(itertools.cycle(_MORE_COLOURS), _more_markers())
     styles = {}
     for s in summaries:
         if s.model in styles:
             continue
         style = own.pop(s.method, None)
         if style is None:
-            style = more.pop(0)
-            more.append(style)
+            style = next(more)
         styles[s.model] = style
     return styles
+
+
+def _more_markers() -> Iterator[str]:
+    """Yield markers, none twice; numbers when shapes run out."""
+    yield from _MORE_MARKERS
+    yield from (f"${n}$" for n in itertools.count(1))
 
 
 def _line(

@@ -68,3 +68,9 @@ def test_png_is_an_image_of_useful_size():
     assert image.format == "PNG"
     assert image.width > 1000
     assert np.asarray(image.convert("L")).std() > 10
+
+
+def test_many_models_of_a_method_look_different():
+    figure = accuracy_figure(summaries(timed=False, models=("mone",) * 20))
+    drawn = [(x.get_color(), x.get_marker()) for x in lines(figure.axes[0]).values()]
+    assert len(set(drawn)) == len({marker for _, marker in drawn}) == 20
