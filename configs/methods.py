@@ -27,10 +27,11 @@ def matvit(c: ConfigDict, experts: int = 4) -> ConfigDict:
     return c
 
 
-RECIPES = ("paper", "sandwich")
+RECIPES = ("paper", "single", "sandwich")
 
-# The budgets of the sandwich recipe, as shares of the way from the lowest possible e_c to 1. Half
-# of them are low: there tokens are narrow, and need the most training.
+# Budgets, as shares of the way from the lowest possible e_c to 1. Most of them are low: there
+# tokens are narrow, and need the most training.
+_SINGLE = (0.03, 0.2, 0.37, 0.6, 1.0)
 _SANDWICH = (0.03, 0.09, 0.26, 0.54)
 
 
@@ -41,9 +42,10 @@ def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper
       c: The task.
       experts: E, the number of nested experts; widths halve from D downwards.
       e_c: Train and test at this effective capacity alone; 0: adaptive, one model for all.
-      recipe: "paper" trains one budget a step, as printed. "sandwich" trains in each step the
-        full width, a middle and a low budget; the logits of the full width are half of the
-        others' target.
+      recipe: "paper" trains one budget a step, drawn from the task's, as printed. "single" draws
+        from five, the full width among them, so that e_c = 1 is trained too and there are fewer
+        programs to compile. "sandwich" trains in each step the full width, a middle and a low
+        budget; the logits of the full width are half of the others' target.
 
     Raises:
       ValueError: the recipe is unknown.
@@ -54,11 +56,13 @@ def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper
     c.model.method = "mone"
     c.model.num_experts = experts
     low = 0.5 ** (experts - 1)
+    if recipe == "single":
+        c.budget.choices = _spread(low, _SINGLE)
     if recipe == "sandwich":
         c.budget.full_width = True
         c.budget.distill = 0.5
         c.budget.draws = 2
-        c.budget.choices = tuple(round(low + (1 - low) * share, 2) for share in _SANDWICH)
+        c.budget.choices = _spread(low, _SANDWICH)
     _budget(c, low=low, e_c=e_c)
     return c
 
@@ -82,6 +86,10 @@ def mod(c: ConfigDict, every: int = 2, e_c: float = -1.0) -> ConfigDict:
     skip = 1 - routed  # No token in routed blocks: nothing would train their router.
     _budget(c, low=skip + 1e-3, e_c=skip + MOD_TOKENS * routed if e_c < 0 else e_c)
     return c
+
+
+def _spread(low: float, shares: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(round(low + (1 - low) * share, 2) for share in shares)
 
 
 def _name(method: str, c: ConfigDict) -> str:

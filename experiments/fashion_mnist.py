@@ -1,6 +1,7 @@
 """The Fashion-MNIST comparison: trains every model of it, then compares them.
 
-    python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 [--only=REGEX]
+    python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 \
+        [--groups=start,main,epochs,ablation] [--only=REGEX]
 
 Two trainings at a time, each on a core of its own, which is faster on 2 cores than one after
 the other. Started again it goes on: a run that is complete is only reported again. `--plan`
@@ -59,29 +60,35 @@ def runs() -> list[Run]:
 
 
 # Runs of the main group that belong in another group's report too: MatViT's length is that of
-# equal epochs, and the ablation takes things away from this MoNE.
-_BESIDE = {"epochs": ("MatViT",), "ablation": ("MoNE",)}
+# equal epochs, and the ablation changes this MoNE.
+_BESIDE = {
+    "epochs": ("MatViT",),
+    "ablation": ("MatViT", "MoNE", "MoNE, paper", "MoNE, sandwich"),
+}
 
+_SINGLE = "fashion_mnist/mone:recipe=single"
 _PAPER = "fashion_mnist/mone:recipe=paper"
 _SANDWICH = "fashion_mnist/mone:recipe=sandwich"
 _ADAPTIVE = (f"budget.choices={CHOICES}",)
 _FROM_A_SIXTH = (
-    "budget.choices=(0.19,0.24,0.38,0.62)"  # The recipe's, for a wider narrowest expert.
+    "budget.choices=(0.19,0.33,0.48,0.67,1.0)"  # The recipe's, for a wider narrowest expert.
 )
+_ADAMW = ("optimizer.name=adamw",)
 
 
 def _main() -> list[Run]:
     return [
         Run("MatViT, half", "fashion_mnist/matvit", share=0.5, group="start"),
         Run("MatViT", "fashion_mnist/matvit"),
-        Run("MoNE", _SANDWICH),
+        Run("MoNE", _SINGLE),
         Run("MoNE, paper", _PAPER, _ADAPTIVE),
+        Run("MoNE, sandwich", _SANDWICH),
         Run("MoD", "fashion_mnist/mod", _ADAPTIVE),
         Run("ViT", "fashion_mnist/vit"),
-        Run("MoNE from MatViT", _SANDWICH, share=0.5, init_from="MatViT, half"),
-        Run("MoNE, random router", _SANDWICH, ("model.router=random",)),
-        Run("MoNE, uniform", _SANDWICH, ("budget.allocation=uniform",)),
-        Run("MoNE, greedy", _SANDWICH, ("budget.allocation=greedy",)),
+        Run("MoNE from MatViT", _SINGLE, share=0.5, init_from="MatViT, half"),
+        Run("MoNE, random router", _SINGLE, ("model.router=random",)),
+        Run("MoNE, uniform", _SINGLE, ("budget.allocation=uniform",)),
+        Run("MoNE, greedy", _SINGLE, ("budget.allocation=greedy",)),
     ]
 
 
@@ -93,29 +100,34 @@ def _equal_epochs() -> list[Run]:
         *(run(f"ViT, e_c {e:g}", "fashion_mnist/vit", narrow_vit(e)) for e in E_C),
         run("ViT, equal epochs", "fashion_mnist/vit"),
         run("MoD, equal epochs", "fashion_mnist/mod", _ADAPTIVE),
-        run("MoNE, equal epochs", _SANDWICH),
+        run("MoNE, equal epochs", _SINGLE),
         run("MoNE, paper, equal epochs", _PAPER, _ADAPTIVE),
-        run("MoNE, paper, after MatViT", _PAPER, _ADAPTIVE, init_from="MatViT"),
+        run("MoNE, sandwich, equal epochs", _SANDWICH),
+        run("MoNE, after MatViT", _SINGLE, init_from="MatViT"),
     ]
 
 
 def _ablation() -> list[Run]:
-    """Each takes one thing away from the sandwich recipe, or changes one, at equal FLOPs."""
+    """Each changes one thing of the recipe "single", at equal FLOPs."""
+    draw_and_full = ("budget.choices=(0.15,0.3,0.45,0.65)", "budget.full_width=True")
     changes = {
-        "one draw": ("budget.draws=1",),
-        "no distillation": ("budget.distill=0",),
-        "all distillation": ("budget.distill=1",),
-        "no full width": ("budget.full_width=False", "budget.distill=0"),
+        "nine budgets as printed": (
+            "budget.choices=(0.15,0.25,0.35,0.45,0.55,0.65,0.75,0.85,0.95)",
+        ),
+        "low budgets": ("budget.choices=(0.15,0.2,0.3,0.45,1.0)",),
+        "full width beside": (*draw_and_full, "budget.distill=0"),
+        "full width beside, distilled": (*draw_and_full, "budget.distill=0.5"),
         "wide to narrow": ("budget.order=wide_to_narrow",),
         "router noise": ("model.router_noise=0.5",),
         "3 widths": ("model.widths=(16,48,96)", _FROM_A_SIXTH),
         "wider widths": ("model.widths=(16,32,64,96)", _FROM_A_SIXTH),
         "no router scale": ("model.router_scale=False",),
         "frozen features dropped": ("model.frozen=dropped",),
+        "AdamW": _ADAMW,
     }
     return [
-        Run(f"MoNE, {name}", _SANDWICH, overrides, group="ablation")
-        for name, overrides in changes.items()
+        Run("MatViT, AdamW", "fashion_mnist/matvit", _ADAMW, group="ablation"),
+        *(Run(f"MoNE, {name}", _SINGLE, o, group="ablation") for name, o in changes.items()),
     ]
 
 
@@ -199,11 +211,11 @@ class Job:
     wait: threading.Event | None  # Set when the run that this one starts from is done.
 
 
-def plan(seeds: list[int], only: str, output: Path) -> list[Job]:
+def plan(seeds: list[int], groups: list[str], only: str, output: Path) -> list[Job]:
     """Return the jobs: of all seeds, group by group."""
     dense = step_macs(config_lib.load("fashion_mnist/vit"))
     jobs: dict[Path, Job] = {}
-    chosen = [run for run in runs() if re.search(only, run.name)]
+    chosen = [run for run in runs() if run.group in groups and re.search(only, run.name)]
     for group in dict.fromkeys(run.group for run in chosen):
         for seed in seeds:
             for run in (r for r in chosen if r.group == group):
@@ -243,10 +255,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("runs/fashion_mnist"))
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
+    parser.add_argument("--groups", default=",".join(("start", *GROUPS)), help="of runs")
     parser.add_argument("--only", default="", help="regular expression on the names of runs")
     parser.add_argument("--plan", action="store_true", help="print what would be run")
     args = parser.parse_args()
-    jobs = plan([int(seed) for seed in args.seeds.split(",")], args.only, args.output)
+    seeds = [int(seed) for seed in args.seeds.split(",")]
+    jobs = plan(seeds, args.groups.split(","), args.only, args.output)
     for job in jobs if args.plan else ():
         print(f"{job.workdir.name:40} cost {job.cost:.3g}")
     print(f"{len(jobs)} trainings, cost {sum(j.cost for j in jobs):.4g} epochs of the dense model")

@@ -21,7 +21,7 @@ def get_config(arg: str = "") -> ConfigDict:
     """Return the configuration.
 
     Args:
-      arg: `experts=E,e_c=BUDGET,recipe=sandwich|paper`; e_c 0: adaptive.
+      arg: `experts=E,e_c=BUDGET,recipe=single|paper|sandwich`; e_c 0: adaptive.
     """
-    a = parse(arg, experts=4, e_c=0.0, recipe="sandwich")
+    a = parse(arg, experts=4, e_c=0.0, recipe="single")
     return methods.mone(tasks.fashion_mnist(), experts=a.experts, e_c=a.e_c, recipe=a.recipe)

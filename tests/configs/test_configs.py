@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mone import config
+from mone.configs import methods
 from mone.configs.base import base
 from mone.models import SIZES, functional, vit_config
 from mone.training.budgets import BudgetSchedule
@@ -33,8 +34,7 @@ VARIANTS = [
     "fashion_mnist/mod:every=1",
     "embedded/matvit:experts=2",
     "embedded/mone:experts=2",
-    "embedded/mone:recipe=paper",
-    "fashion_mnist/mone:recipe=sandwich",
+    *(f"{c}/mone:recipe={r}" for c in ("embedded", "fashion_mnist") for r in methods.RECIPES),
 ]
 # The experiment's own method, routing, pooling, regularisation, loss and optimiser; less of it.
 TINY = [
