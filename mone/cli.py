@@ -69,6 +69,10 @@ def _train(args: argparse.Namespace) -> Result:
     from mone.config import load
     from mone.training import train
 
+    if args.distributed is not None:
+        from mone.training.hosts import connect
+
+        connect(args.distributed)
     record = train(load(args.config, args.overrides), args.workdir)
 
     def show() -> None:

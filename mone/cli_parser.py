@@ -114,6 +114,12 @@ def _add_train(commands) -> None:
     )  # fmt: skip
     parser.add_argument("--config", required=True, metavar="NAME", help=_CONFIG_HELP)
     parser.add_argument("--workdir", required=True, metavar="DIR", help="directory of the run")
+    parser.add_argument(
+        "--distributed", nargs="?", const="auto", metavar="HOST:PORT,PROCESSES,INDEX",
+        help="train on several hosts (start the same command on each; the work directory must be "
+        "one they share): join the others, found automatically on Cloud TPU, Slurm, Open MPI and "
+        "Kubernetes, or through process 0 at HOST:PORT",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help=_JSON_HELP)
 
 

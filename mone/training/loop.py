@@ -21,6 +21,7 @@ from mone import config as config_lib
 from mone.data import TrainBatches, eval_batches, mixup_p, train_batches
 from mone.errors import UserError
 from mone.models import functional, realised_capacity, vit_config
+from mone.training import hosts
 from mone.training import workdir as workdir_lib
 from mone.training.budgets import Budgets, BudgetSchedule
 from mone.training.checkpoints import Checkpoints, complete_steps
@@ -68,6 +69,7 @@ def train(
       ConfigError: The configuration cannot be used, or `workdir` holds a run with another one.
       DataError: The data is missing or unreadable.
       CheckpointError: A checkpoint cannot be read or written.
+      OtherHostError: Another host of the same run cannot start.
       NonFiniteError: Training diverged; says at which step. The checkpoints before it stay.
     """
     config_lib.validate(config)
@@ -86,17 +88,26 @@ class _Run:
         stack: contextlib.ExitStack,
     ):
         """Check everything that can be checked before anything is written; then open files."""
+        self.config, self.workdir, self.on_progress = config, workdir, on_progress
+        first = hosts.from_first(config_lib.to_json(config))
+        with hosts.same_fate():
+            workdir_lib.check_same(config_lib.from_json(first), config)
+            self._prepare(stack)
+        self._open(stack)
+
+    def _prepare(self, stack: contextlib.ExitStack) -> None:
+        """Do what may fail on one host alone, and needs no other."""
         from mone.evaluation.budgets import evaluation_budgets
 
-        self.config, self.workdir, self.on_progress = config, workdir, on_progress
+        config, workdir = self.config, self.workdir
         self.cfg = vit_config(config.model)
         self.mesh = make_mesh(config)
         check_batch(config, self.mesh)
         self.eval_budgets = evaluation_budgets(config)
-        hosts = {"process_index": jax.process_index(), "process_count": jax.process_count()}
-        self.batches: TrainBatches = train_batches(config, **hosts)
+        part = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        self.batches: TrainBatches = train_batches(config, **part)
         stack.callback(self.batches.close)
-        self.eval_batches = eval_batches(config, **hosts)
+        self.eval_batches = eval_batches(config, **part)
         self.total_steps = run_length(config, self.batches.steps_per_epoch)
         self.schedule = make_schedule(
             config.optimizer.schedule,
@@ -112,17 +123,16 @@ class _Run:
         workdir_lib.check(config, workdir)
         stack.enter_context(workdir_lib.lock(workdir))
         workdir_lib.claim(config, workdir)
-        self._open(stack)
 
     def _open(self, stack: contextlib.ExitStack) -> None:
-        self.reporter = Reporter(self.total_steps, quiet=jax.process_index() > 0)
+        self.reporter = Reporter(self.total_steps, quiet=not hosts.is_first())
         stack.callback(self.reporter.close)
         self.checkpoints = Checkpoints(self.workdir, self.config.checkpoint.keep)
         stack.callback(self.checkpoints.close)
-        self.saved_step = self.checkpoints.latest_step()
+        self.saved_step = hosts.from_first(self.checkpoints.latest_step())
         self.log: MetricsLog | None = None
         self.tensorboard: TensorBoardWriter | None = None
-        if jax.process_index() == 0:
+        if hosts.is_first():
             self.log = MetricsLog(self.workdir / "metrics.jsonl", self.saved_step or 0)
             stack.callback(self.log.close)
             self.tensorboard = TensorBoardWriter(self.workdir)
@@ -186,7 +196,7 @@ class _Run:
                 steps.prepare(budgets)
             if first and config.eval_every and first % config.eval_every == 0:
                 self._evaluate(state, first)  # Due when the run was stopped after this step's save.
-            self.speed = Speed(config.batch_size)  # Start-up is not training.
+            self.speed.lap()  # Start-up is not training.
             for step in range(first + 1, self.total_steps + 1):
                 budgets = self.budgets(step - 1)
                 self._wait_for(steps, budgets)
@@ -292,7 +302,7 @@ class _Run:
         """Score the model at every budget, unless the log has it already; return the record."""
         from mone.evaluation.accuracy import evaluate
 
-        found = self.log.find("eval", step) if self.log is not None else None
+        found = hosts.from_first(self.log.find("eval", step) if self.log is not None else None)
         if found is not None:
             return found
         self._drain(0)

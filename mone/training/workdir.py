@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from ml_collections import ConfigDict
 
 from mone import config as config_lib
 from mone.errors import CheckpointError, ConfigError
 from mone.models import functional, vit_config
-from mone.training import checkpoints
+from mone.training import checkpoints, hosts
 
 PyTree = Any
 CONFIG = "config.json"
@@ -70,6 +69,19 @@ def check(config: ConfigDict, workdir: Path) -> None:
         raise CheckpointError(f"{workdir} has checkpoints but no {CONFIG}: not a run to resume")
 
 
+def check_same(first: ConfigDict, config: ConfigDict) -> None:
+    """Check that this process trains what the first process of the run trains.
+
+    Raises:
+      ConfigError: If not; lists the fields that differ.
+    """
+    if differing := differences(first, config):
+        raise ConfigError(
+            "all processes of a run must have the same configuration; this one differs from the "
+            "first (there -> here): " + "; ".join(differing)
+        )
+
+
 def claim(config: ConfigDict, workdir: Path) -> None:
     """Write config.json, into a directory that this process has locked.
 
@@ -77,8 +89,7 @@ def claim(config: ConfigDict, workdir: Path) -> None:
       ConfigError, CheckpointError: See `check`: another process may have been faster.
     """
     check(config, workdir)
-    if jax.process_index() == 0:
-        workdir.mkdir(parents=True, exist_ok=True)
+    if hosts.is_first():
         write_atomic(workdir / CONFIG, config_lib.to_json(config))
 
 
@@ -97,7 +108,7 @@ def lock(workdir: Path) -> Iterator[None]:
     except OSError as e:
         raise ConfigError(f"workdir={workdir} cannot be used: {e.strerror}") from e
     with open(workdir / ".lock", "w", encoding="utf-8") as f:
-        if jax.process_index() == 0:
+        if hosts.is_first():
             try:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

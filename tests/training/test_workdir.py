@@ -10,11 +10,12 @@ from mone.training.workdir import CONFIG, claim, differences, lock, read_config,
 
 
 def test_claim_writes_the_configuration_once(tiny_config, tmp_path):
-    config = tiny_config()
-    claim(config, tmp_path / "a" / "b")
-    assert differences(read_config(tmp_path / "a" / "b"), config) == []
-    claim(config, tmp_path / "a" / "b")
-    assert [p.name for p in (tmp_path / "a" / "b").iterdir()] == [CONFIG]
+    config, workdir = tiny_config(), tmp_path / "a" / "b"
+    with lock(workdir):
+        claim(config, workdir)
+        assert differences(read_config(workdir), config) == []
+        claim(config, workdir)
+    assert sorted(p.name for p in workdir.iterdir()) == [".lock", CONFIG]
 
 
 def test_another_configuration_is_refused_and_nothing_changes(tiny_config, tmp_path):
