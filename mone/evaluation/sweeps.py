@@ -112,7 +112,7 @@ def sweep(
         own = {e_c: timings[index, e_c] for e_c in model.budgets}
         rows += _rows(model, router or model.config.eval.router, own)
     notes = [f"Made by `{command}`."] if command else []
-    notes += [*_left_out(models, e_c), *_busy(rows)]
+    notes += [*_moved_data(models), *_left_out(models, e_c), *_busy(rows)]
     return SweepResult(rows, environment(), notes, models)
 
 
@@ -337,6 +337,17 @@ def _check_same_data(runs: Sequence[tuple[Path, ConfigDict]]) -> None:
                 f"{path} was trained on other data than {first_path}: (source, name, eval_split) "
                 f"is {data(config)} and {data(first)}; compare models of one data set."
             )
+
+
+def _moved_data(models: Sequence[Trained]) -> list[str]:
+    """Return a warning if data lies in several places: only its reader knows if it is the same."""
+    paths = list(dict.fromkeys(model.config.data.path for model in models))
+    if len(paths) < 2:
+        return []
+    listed = ", ".join(repr(path) for path in paths)
+    return [
+        f"Evaluated on data in several places, taken for copies of one set: data.path {listed}."
+    ]
 
 
 def _left_out(models: Sequence[Trained], e_c: Sequence[float] | None) -> list[str]:

@@ -85,7 +85,10 @@ class Checkpoints:
         try:
             out = self._manager.restore(step, args=ocp.args.Composite(**items))
         except Exception as e:
-            raise _unreadable(self._path / str(step), e) from e
+            raise CheckpointError(
+                f"{_unreadable(self._path / str(step), e)}. If it is damaged, delete that "
+                "directory and start again: training goes on from the checkpoint before it"
+            ) from e
         optimizer = out["optimizer"]
         if int(optimizer["step"]) != step:
             raise CheckpointError(

@@ -22,13 +22,15 @@ PyTree = Any
 CONFIG = "config.json"
 
 # Fields that say how a run is carried out, not what it computes. (On another mesh, sums are made
-# in another order: then the result is equal up to rounding only.)
+# in another order: then the result is equal up to rounding only. Data that has moved must be the
+# same data: the number of its images is checked.)
 MAY_CHANGE = (
     "log_every",
     "eval_every",
     "profile_steps",
     "checkpoint.every",
     "checkpoint.keep",
+    "data.path",
     "data.threads",
     "data.prefetch",
     "mesh.data",

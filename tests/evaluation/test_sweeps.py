@@ -121,6 +121,13 @@ def test_overrides_do_not_make_different_runs_the_same(runs):
     assert [row.num_examples for row in result.rows] == [6, 6]
 
 
+def test_data_in_several_places_is_told(runs):
+    runs(a={"data.path": "/a"}, b={"data.path": "/b", "model.method": "dense"})
+    notes = sweep(["a", "b"], e_c=(0.6,), batch_sizes=()).notes
+    assert len(notes) == 1
+    assert "data.path '/a', '/b'" in notes[0]
+
+
 def test_mistakes_are_found_before_anything_is_computed(runs):
     runs(mone={}, other={"data.eval_split": "train[:10]"})
     with pytest.raises(ConfigError, match="nothing to compare"):

@@ -33,7 +33,8 @@ def test_another_configuration_is_refused_and_nothing_changes(tiny_config, tmp_p
 def test_fields_that_may_change(tiny_config, tmp_path):
     claim(tiny_config(), tmp_path)
     fields = {"log_every": 9, "eval_every": 2, "profile_steps": 3, "checkpoint.keep": 5,
-              "data.threads": 1, "data.prefetch": 2, "mesh.fsdp": 4}  # fmt: skip
+              "data.path": "/elsewhere", "data.threads": 1, "data.prefetch": 2,
+              "mesh.fsdp": 4}  # fmt: skip
     claim(tiny_config(**fields), tmp_path)
     assert read_config(tmp_path).log_every == 9
 
