@@ -241,12 +241,13 @@ def compare(jobs: list[Job], output: Path) -> int:
     groups = {
         group: [j for j in jobs if j.run.group == group or j.run.name in _BESIDE.get(group, ())]
         for group in GROUPS
+        if any(j.run.group == group for j in jobs)
     }
     codes = [
         sweep(group, chosen, *([] if group == "main" else ["--batch_sizes=0"]))
         for group, chosen in groups.items()
     ]
-    routed = [j for j in groups["main"] if j.run.name == "MoNE"]
+    routed = [j for j in groups.get("main", ()) if j.run.name == "MoNE"]
     return max(*codes, sweep("random", routed, "--router=random", "--batch_sizes=0"))
 
 
