@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -135,6 +136,10 @@ MISTAKES = {
     "no such run": (["eval", "--workdir=/no/such/run"], "/no/such/run is no work directory"),
     "infeasible budget": (["cost", "--config=embedded/mone", "--e_c=0.01"], "[0.25, 1]"),
     "infeasible target": (["cost", "--config=embedded/mone", "--gmacs=9"], "GMAC"),
+    "missing data": (
+        ["train", "--config=fashion_mnist/vit", "--workdir=/no/run", "--config.data.path=/no/data"],
+        "/no/data",
+    ),
     "no number": (["cost", "--config=embedded/mone", "--e_c=a,b"], "not a list of numbers"),
 }
 
@@ -156,6 +161,19 @@ def test_another_configuration_does_not_touch_a_run(workdir, capsys):
     assert code == 2
     assert "seed: 0 -> 5" in err
     assert {p: p.read_bytes() for p in workdir.rglob("*") if p.is_file()} == before
+
+
+def test_an_unreadable_checkpoint_is_named_and_kept(workdir, tmp_path, capsys):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(workdir, damaged)
+    for path in damaged.glob("checkpoints/*/params/**/*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:5])
+    before = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file()}
+    code, out, err = run(capsys, "eval", f"--workdir={damaged}")
+    assert (code, out) == (2, "")
+    assert f"cannot read the checkpoint {damaged}/checkpoints/" in err
+    assert {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file()} == before
 
 
 def test_a_sweep_that_fails_overwrites_nothing(workdir, tmp_path, capsys):

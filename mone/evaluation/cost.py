@@ -86,8 +86,22 @@ def dense_macs(cfg: ViTConfig) -> Macs:
 
 
 def dense_fields(cfg: ViTConfig) -> dict:
-    """Return the fields to replace in `cfg` so that it describes the dense ViT of its sizes."""
-    return {"method": "dense", "nest": "model", "widths": (cfg.width,)}
+    """Return the fields to replace in `cfg` so that it describes the dense ViT of its sizes.
+
+    What a method alone uses goes back to its default, so that all methods have one dense ViT.
+    """
+    defaults = {f.name: f.default for f in dataclasses.fields(ViTConfig) if f.name in _OF_METHODS}
+    return {**defaults, "method": "dense", "nest": "model", "widths": (cfg.width,)}
+
+
+_OF_METHODS = (
+    "router",
+    "router_noise",
+    "router_scale",
+    "router_layers",
+    "frozen",
+    "mod_every",
+)
 
 
 def e_c_for_macs(

@@ -1,9 +1,10 @@
+import dataclasses
 import time
 
 import pytest
 
 from mone.errors import ConfigError
-from mone.evaluation.cost import count_macs
+from mone.evaluation.cost import count_macs, dense_fields
 from mone.evaluation.latency import Program, interleaved_times, measure_throughput
 from mone.models import budget_counts, vit_config
 
@@ -59,3 +60,18 @@ def test_senseless_settings_are_refused(tiny_experiment, wrong):
     cfg = vit_config(tiny_experiment().model)
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} .*positive"):
         measure_throughput({"a": Program(cfg, None, None)}, **wrong)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model.method": "mod", "model.mod_every": 1},
+        {"model.method": "matvit", "model.nest": "ffn"},
+        {"model.router": "random", "model.router_noise": 0.5, "model.router_scale": False},
+        {"model.frozen": "dropped", "model.router_layers": (0, 1)},
+    ],
+)
+def test_all_methods_share_one_dense_model(tiny_experiment, fields):
+    dense = vit_config(tiny_experiment(**{"model.method": "dense"}).model)
+    cfg = vit_config(tiny_experiment(**fields).model)
+    assert dataclasses.replace(cfg, **dense_fields(cfg)) == dense
