@@ -69,7 +69,7 @@ def test_settings_that_a_method_does_not_read_are_refused(name, override):
         (["eval.e_c="], "eval.e_c=(): must hold at least one"),
         (["budget.allocation=even"], "budget.allocation='even'"),
         (["budget.beta=0"], "budget.beta=0.0: must be positive"),
-        (["budget.full_width=false"], "needs budget.full_width=true"),
+        (["budget.distill=0.5"], "budget.distill=0.5: needs budget.full_width=true"),
         (["budget.distill=2", "budget.full_width=true"], "budget.distill=2.0: must be in [0, 1]"),
         (["budget.draws=0"], "budget.draws=0: must be at least 1"),
         (["data.source=web"], "data.source='web': must be one of embedded, idx, folder, tfds"),
