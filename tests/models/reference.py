@@ -74,6 +74,33 @@ def route(x, router, assignment):
     return jnp.take_along_axis(r, assignment[..., None], -1)
 
 
+def with_class_token(assignment, cfg):
+    """Let a class token, the last one, ride with the widest expert in use."""
+    if cfg.pool != "cls":
+        return assignment
+    top = jnp.full_like(assignment[:, :1], jnp.max(assignment))
+    return jnp.concatenate([assignment, top], axis=1)
+
+
+def attention_pool(x, p, heads):
+    """One learned query attends to all tokens; then an FFN with a residual."""
+    b, n, d = x.shape
+    q = dense(p["probe"][0, 0], p["q"]).reshape(heads, d // heads)
+    kv = dense(x, p["kv"]).reshape(b, n, 2, heads, d // heads)
+    logits = jnp.einsum("hp,bnhp->bhn", q, kv[:, :, 0]) / np.sqrt(d // heads)
+    weights = jnp.exp(logits - logits.max(-1, keepdims=True))
+    weights = weights / weights.sum(-1, keepdims=True)
+    y = dense(jnp.einsum("bhn,bnhp->bhp", weights, kv[:, :, 1]).reshape(b, d), p["out"])
+    return y + dense(gelu(dense(layer_norm(y, p["norm"]), p["fc1"])), p["fc2"])
+
+
+def pool(x, params, cfg):
+    """Make one vector of the normalised tokens."""
+    if cfg.pool == "cls":
+        return x[:, -1]
+    return attention_pool(x, params["map"], cfg.num_heads) if cfg.pool == "map" else x.mean(1)
+
+
 def vit(params, images, cfg, assignments):
     """Return logits.
 
@@ -92,15 +119,21 @@ def vit(params, images, cfg, assignments):
         },
     )
     x = x + params["embed"]["posemb"]
+    if cfg.pool == "cls":
+        cls = jnp.broadcast_to(params["cls"], (len(x), 1, cfg.width))
+        x = jnp.concatenate([x, cls], axis=1)
     full = jnp.full(x.shape[:2], cfg.num_experts - 1)
     assignment, scale = full, 1.0
     for layer in range(cfg.depth):
         p = jax.tree.map(lambda a, layer=layer: a[layer], params["trunk"]["blocks"]["stacked"])
         if layer in assignments:
-            assignment = assignments[layer]
+            routed = jnp.asarray(assignments[layer])
+            assignment = with_class_token(routed, cfg)
         if cfg.method == "mone" and layer in assignments:
             index = sorted(assignments).index(layer)
-            prob = route(x, params["trunk"]["routers"][index], assignment)
+            prob = route(x[:, : cfg.num_patches], params["trunk"]["routers"][index], routed)
+            sure = jnp.ones((len(x), x.shape[1] - cfg.num_patches, 1), x.dtype)
+            prob = jnp.concatenate([prob, sure], axis=1)
         if cfg.method == "mone" and cfg.router_scale and layer >= min(assignments):
             scale = p["alpha"] * prob + 1
         widths = jnp.asarray(cfg.token_widths)[assignment][..., None]
@@ -109,5 +142,5 @@ def vit(params, images, cfg, assignments):
         hidden_mask = (jnp.arange(cfg.mlp_dim) < hidden).astype(x.dtype)
         seen = mask if cfg.frozen == "dropped" else 1.0
         x = block(x * seen, p, cfg.num_heads, mask, hidden_mask, scale, seen)
-    x = layer_norm(x, params["norm"], seen).mean(1)
-    return dense(x, params["head"])
+    x = layer_norm(x, params["norm"], seen)
+    return dense(pool(x, params, cfg), params["head"])

@@ -42,6 +42,15 @@ CASES = {
     ),
     "matvit_dropped": ({"method": "matvit", "widths": (4, 16), "frozen": "dropped"}, 0),
     "mone_unscaled": ({"method": "mone", "widths": (4, 8, 16), "router_scale": False}, 0.5),
+    "dense_cls": ({"method": "dense", "pool": "cls"}, None),
+    "dense_map": ({"method": "dense", "pool": "map"}, None),
+    "matvit_cls": ({"method": "matvit", "widths": (4, 8, 16), "pool": "cls"}, 1),
+    "mone_cls": ({"method": "mone", "widths": (2, 4, 8, 16), "pool": "cls"}, 0.5),
+    "mone_cls_two": (
+        {"method": "mone", "widths": (4, 8, 16), "router_layers": (1, 2), "pool": "cls"},
+        0.5,
+    ),
+    "mone_map": ({"method": "mone", "widths": (2, 4, 8, 16), "pool": "map"}, 0.5),
     "mone_whole": ({"method": "mone", "widths": (2, 4, 8, 16)}, 1.0),
 }
 
@@ -115,7 +124,7 @@ def _assert_close(got, want, name):
 
 
 def test_full_budget_equals_the_dense_vit():
-    """With alpha at its initial 0, e_c = 1 is the dense model, to the last bit but order."""
+    """With alpha at its initial 0, e_c = 1 is the dense model: output and gradients."""
     mone = ViTConfig(**BASE, method="mone", widths=(2, 4, 8, 16))
     dense = ViTConfig(**BASE, method="dense")
     params = _randomised(functional.init(dense, 0), 1)
@@ -127,6 +136,18 @@ def test_full_budget_equals_the_dense_vit():
     expected, _ = functional.apply(dense, params, images)
     got, _ = functional.apply(mone, nested, images, budget_counts(mone, 1.0))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+    def loss(cfg, counts):
+        return lambda p: jnp.square(functional.apply(cfg, p, images, counts)[0]).sum()
+
+    want = jax.jit(jax.grad(loss(dense, None)))(params)
+    grads = jax.jit(jax.grad(loss(mone, budget_counts(mone, 1.0))))(nested)
+    flat, _ = jax.tree_util.tree_flatten_with_path(want)
+    for path, value in flat:
+        found = grads
+        for key in path:
+            found = found[key.key]
+        _assert_close(found, np.asarray(value, np.float64), jax.tree_util.keystr(path))
 
 
 def test_tokens_of_narrow_experts_keep_their_frozen_features():
