@@ -134,7 +134,14 @@ def test_docstring_says_command_hardware_cost_and_what_to_expect(name):
 
 
 @pytest.mark.parametrize(
-    "name", [*config.names(), "imagenet1k/mone:B/16", "imagenet1k/mone:S/16,init=/runs/21k"]
+    "name",
+    [
+        *config.names(),
+        "imagenet1k/mone:B/16",
+        "imagenet1k/mone:S/16,init=/runs/21k",
+        "imagenet1k/mone:S/16,recipe=plain",
+        *(f"fashion_mnist/mone:recipe={recipe}" for recipe in methods.RECIPES),
+    ],
 )
 def test_takes_a_step_with_a_tiny_model(name):
     c = config.load(name, TINY)
