@@ -11,7 +11,7 @@ import pytest
 from mone.errors import ConfigError
 from mone.training.sharding import check_batch, make_mesh, put_batch
 
-# Runs where eight devices are: three steps on one device, and on a mesh of eight; the state of
+# Runs where eight devices are: three steps on one device, and on meshes of eight; the state of
 # each is saved and restored onto another mesh.
 CHILD = """
 import json, sys, tempfile
@@ -61,7 +61,7 @@ def gap(a, b):
     return max(float(np.max(np.abs(np.float64(x) - np.float64(y)) / (1e-2 + np.abs(np.float64(y)))))
                for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
-meshes = {"1": mesh_of(1, 1), "both": mesh_of(2, 4)}
+meshes = {"1": mesh_of(1, 1), "data": mesh_of(8, 1), "fsdp": mesh_of(1, 8), "both": mesh_of(2, 4)}
 runs = {k: run(m) for k, m in meshes.items()}
 report = {"losses": {k: r[2] for k, r in runs.items()},
           "gap": {k: gap(r[1], runs["1"][1]) for k, r in runs.items()},
