@@ -111,11 +111,8 @@ def _ablation() -> list[Run]:
     """Each changes one thing of the recipe "single", at equal FLOPs."""
     draw_and_full = ("budget.choices=(0.15,0.3,0.45,0.65)", "budget.full_width=True")
     changes = {
-        "nine budgets as printed": (
-            "budget.choices=(0.15,0.25,0.35,0.45,0.55,0.65,0.75,0.85,0.95)",
-        ),
         "low budgets": ("budget.choices=(0.15,0.2,0.3,0.45,1.0)",),
-        "full width beside": (*draw_and_full, "budget.distill=0"),
+        "full width beside": draw_and_full,
         "full width beside, distilled": (*draw_and_full, "budget.distill=0.5"),
         "wide to narrow": ("budget.order=wide_to_narrow",),
         "router noise": ("model.router_noise=0.5",),
@@ -127,6 +124,7 @@ def _ablation() -> list[Run]:
     }
     return [
         Run("MatViT, AdamW", "fashion_mnist/matvit", _ADAMW, group="ablation"),
+        Run("MoNE, nine budgets as printed", _PAPER, group="ablation"),
         *(Run(f"MoNE, {name}", _SINGLE, o, group="ablation") for name, o in changes.items()),
     ]
 
@@ -248,7 +246,7 @@ def compare(jobs: list[Job], output: Path) -> int:
         for group, chosen in groups.items()
     ]
     routed = [j for j in groups.get("main", ()) if j.run.name == "MoNE"]
-    return max(*codes, sweep("random", routed, "--router=random", "--batch_sizes=0"))
+    return max([*codes, sweep("random", routed, "--router=random", "--batch_sizes=0")])
 
 
 def main() -> int:

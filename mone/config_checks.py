@@ -66,7 +66,7 @@ _BELOW_ONE = (
 
 # Settings that only some methods read. Set for another method they would be ignored, and a run
 # would not be what its configuration says.
-_METHODS = {
+READ_BY = {
     "budget.draws": ("mone", "mod"),
     "budget.full_width": ("mone", "mod"),
     "budget.distill": ("mone", "mod", "matvit"),
@@ -129,9 +129,9 @@ def _run(config: ConfigDict) -> Iterator[str]:
 
 def _unused(config: ConfigDict) -> Iterator[str]:
     fresh, method = base(), config.model.method
-    if method != "dense" and not any(method in methods for methods in _METHODS.values()):
+    if method != "dense" and not any(method in methods for methods in READ_BY.values()):
         return  # An unknown method: the model's check says so.
-    for name, methods in _METHODS.items():
+    for name, methods in READ_BY.items():
         if method not in methods and (value := _get(config, name)) != _get(fresh, name):
             yield (
                 f"{name}={value!r}: has no meaning for model.method={method!r}; "

@@ -49,6 +49,13 @@ def test_equal_flops_are_those_of_matvit(script, tmp_path):
         assert spent == pytest.approx(target, rel=1e-3), run.name
 
 
+def test_runs_that_only_others_start_from_need_no_report(script, tmp_path):
+    jobs = script.plan([0], ["start"], "", tmp_path)
+    assert jobs
+    assert script.compare(jobs, tmp_path) == 0
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("e_c", [0.2, 0.5, 0.8])
 def test_narrow_dense_models_have_the_macs_of_the_budget(script, e_c):
     def macs(*overrides):

@@ -13,6 +13,7 @@ width, M hidden features of the FFN, E experts, K classes, L layers.
 import dataclasses
 from collections.abc import Sequence
 
+from mone.config_checks import READ_BY
 from mone.errors import ConfigError
 from mone.models import ViTConfig, budget_counts, full_counts
 
@@ -90,18 +91,12 @@ def dense_fields(cfg: ViTConfig) -> dict:
 
     What a method alone uses goes back to its default, so that all methods have one dense ViT.
     """
-    defaults = {f.name: f.default for f in dataclasses.fields(ViTConfig) if f.name in _OF_METHODS}
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(ViTConfig)
+        if "dense" not in READ_BY.get(f"model.{field.name}", ("dense",))
+    }
     return {**defaults, "method": "dense", "nest": "model", "widths": (cfg.width,)}
-
-
-_OF_METHODS = (
-    "router",
-    "router_noise",
-    "router_scale",
-    "router_layers",
-    "frozen",
-    "mod_every",
-)
 
 
 def e_c_for_macs(
