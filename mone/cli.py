@@ -108,7 +108,9 @@ def _eval(args: argparse.Namespace) -> Result:
              f"{r['loss']:.4f}"]
             for r in results
         ]  # fmt: skip
-        title = f"{args.workdir}: {results[0]['num_examples']} images, {router} router"
+        bad = results[0]["unreadable"]
+        images = f"{results[0]['num_examples']} images" + (f" ({bad} unreadable)" if bad else "")
+        title = f"{args.workdir}: {images}, {router} router"
         _print_table(title, ["e_c", name, "accuracy %", "loss"], rows)
 
     return {"workdir": args.workdir, "router": router, "results": results}, show

@@ -44,8 +44,9 @@ def evaluate(
       key_seed: Seed of the random router.
 
     Returns:
-      "accuracy" (top-1, in 0..1), "loss" (mean cross-entropy, without label smoothing) and
-      "num_examples".
+      "accuracy" (top-1, in 0..1), "loss" (mean cross-entropy, without label smoothing),
+      "num_examples" and "unreadable": images of the split (`EvalBatches.num_examples`; 0 for other
+      batches) that could not be read and count neither as right nor as wrong.
 
     Raises:
       ConfigError: `router` is neither of the two.
@@ -70,7 +71,12 @@ def evaluate(
         examples, hits, loss = _sum_over_hosts(examples, hits, loss)
     if examples == 0:
         raise DataError("There is no image to evaluate: the evaluation split is empty.")
-    return {"accuracy": hits / examples, "loss": loss / examples, "num_examples": examples}
+    return {
+        "accuracy": hits / examples,
+        "loss": loss / examples,
+        "num_examples": examples,
+        "unreadable": getattr(batches, "num_examples", examples) - examples,
+    }
 
 
 @functools.lru_cache(maxsize=64)

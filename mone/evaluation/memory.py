@@ -31,7 +31,7 @@ class Memory:
 
     parameters: int
     gradients: int
-    optimizer: int  # Adam's two moments, or SGD's momentum.
+    optimizer: int  # Moments and step counters.
     ema: int  # Averaged parameters; 0 without.
     activations: int  # Saved for the backward pass of one micro-batch: an estimate.
 
@@ -63,15 +63,19 @@ def training_memory(
     Returns:
       Bytes by part, over all devices.
     """
+    from mone.training.optimiser import make_optimizer, make_schedule
+
     cfg = vit_config(config.model)
+    params = functional.abstract_params(cfg)
     count = count_parameters(cfg)
     o = config.optimizer
-    moments = jnp.dtype(o.moment_dtype).itemsize + (4 if o.name == "adamw" else 0)
+    # Any schedule and length: neither has a state that depends on it.
+    state = jax.eval_shape(make_optimizer(config, make_schedule(o.schedule, 1)).init, params)
     images = config.batch_size // max(1, o.accum_steps)
     return Memory(
         parameters=4 * count,
         gradients=4 * count,
-        optimizer=moments * count,
+        optimizer=sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(state)),
         ema=4 * count if o.ema_decay > 0 else 0,
         activations=images * sum(activation_bytes(cfg, counts) for counts in budgets),
     )

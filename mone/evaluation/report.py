@@ -31,6 +31,7 @@ class Row:
     accuracy: float  # Top-1 on the evaluation split, in 0..1.
     loss: float
     num_examples: int
+    unreadable: int  # Images of the split that could not be read, and do not count.
     router: str  # "trained" or "random", at evaluation.
     timings: dict[int, Timing]  # By batch size; empty: not measured.
 

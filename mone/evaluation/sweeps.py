@@ -112,7 +112,7 @@ def sweep(
         own = {e_c: timings[index, e_c] for e_c in model.budgets}
         rows += _rows(model, router or model.config.eval.router, own)
     notes = [f"Made by `{command}`."] if command else []
-    notes += [*_moved_data(models), *_left_out(models, e_c), *_busy(rows)]
+    notes += [*_moved_data(models), *_unreadable(rows), *_left_out(models, e_c), *_busy(rows)]
     return SweepResult(rows, environment(), notes, models)
 
 
@@ -348,6 +348,15 @@ def _moved_data(models: Sequence[Trained]) -> list[str]:
     return [
         f"Evaluated on data in several places, taken for copies of one set: data.path {listed}."
     ]
+
+
+def _unreadable(rows: Sequence[Row]) -> list[str]:
+    """Return a warning if images of the split could not be read."""
+    most = max(rows, key=lambda row: row.unreadable)
+    if not most.unreadable:
+        return []
+    total = most.num_examples + most.unreadable
+    return [f"{most.unreadable} of {total} images could not be read and do not count."]
 
 
 def _left_out(models: Sequence[Trained], e_c: Sequence[float] | None) -> list[str]:

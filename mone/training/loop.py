@@ -63,7 +63,7 @@ def train(
 
     Returns:
       The last evaluation: "step", "accuracy" and "loss", both by effective capacity ("0.5"), and
-      "num_examples".
+      "num_examples" and "unreadable".
 
     Raises:
       ConfigError: The configuration cannot be used, or `workdir` holds a run with another one.
@@ -135,7 +135,7 @@ class _Run:
         if hosts.is_first():
             self.log = MetricsLog(self.workdir / "metrics.jsonl", self.saved_step or 0)
             stack.callback(self.log.close)
-            self.tensorboard = TensorBoardWriter(self.workdir)
+            self.tensorboard = TensorBoardWriter(self.workdir, self.saved_step or 0)
             stack.callback(self.tensorboard.close)
         self.speed = Speed(self.config.batch_size)
         self.pending: deque[tuple[int, Any]] = deque()
@@ -320,7 +320,8 @@ class _Run:
             for e_c, counts in self.eval_budgets.items()
         }
         values: Record = {k: {e_c: s[k] for e_c, s in scores.items()} for k in ("accuracy", "loss")}
-        values["num_examples"] = next(iter(scores.values()))["num_examples"]
+        any_budget = next(iter(scores.values()))
+        values |= {k: any_budget[k] for k in ("num_examples", "unreadable")}
         text = ", ".join(f"{100 * v:.2f} % at {e_c}" for e_c, v in values["accuracy"].items())
         self.reporter.line(f"step {step}: accuracy by e_c: {text}")
         self.speed.idle(time.monotonic() - before)

@@ -7,7 +7,9 @@ import textwrap
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
+from mone.data import eval_batches
 from mone.errors import ConfigError, DataError
 from mone.evaluation.accuracy import evaluate, example_losses
 from mone.models import budget_counts, functional, vit_config
@@ -50,9 +52,25 @@ def test_equals_a_plain_computation_over_all_images(tiny_experiment, lively_para
         losses = (np.log1p(np.exp(logits)) - truth * logits).sum(1)
     hits = int((logits.argmax(1) == labels).sum())
     assert 0 < hits < 21
-    assert found["num_examples"] == 21
+    assert (found["num_examples"], found["unreadable"]) == (21, 0)
     assert found["accuracy"] == hits / 21
     assert found["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_unreadable_images_do_not_count_and_are_counted(tiny_experiment, lively_params, tmp_path):
+    for label, name in enumerate(("a", "b")):
+        for split in ("train", "test"):
+            (tmp_path / split / name).mkdir(parents=True)
+            for i in range(4):
+                picture = Image.new("L", (30, 28), 200 * label + 10 * i)
+                picture.save(tmp_path / split / name / f"{i}.png")
+    (tmp_path / "test/b/1.png").write_bytes(b"no image")
+    fields = {"data.source": "folder", "data.path": str(tmp_path), "data.eval_split": "test"}
+    config = tiny_experiment(**fields)
+    batches = eval_batches(config)
+    for _ in range(2):  # The second time it is known, and counts once again.
+        score = evaluate(config, lively_params(config), counts=None, batches=batches)
+        assert (score["num_examples"], score["unreadable"]) == (7, 1)
 
 
 def test_batch_size_does_not_matter(tiny_experiment, lively_params, data):

@@ -12,7 +12,7 @@ def curve(model, method, points, seed=0):
         Row(
             model=model, method=method, seed=seed, e_c=e_c, macs=macs, accuracy=accuracy,
             workdir="", realised_e_c=e_c, counts=(), mac_share=0.5, loss=0.0, num_examples=1,
-            router="trained", timings={},
+            unreadable=0, router="trained", timings={},
         )
         for e_c, macs, accuracy in points
     ]  # fmt: skip

@@ -19,7 +19,7 @@ def row(model="MoNE", seed=0, e_c=0.4, accuracy=0.8, timed=True, **fields):
     defaults = {
         "method": "mone", "workdir": f"runs/{seed}", "realised_e_c": e_c - 0.01,
         "counts": (5, 3, 1), "macs": 17_400_000, "mac_share": 0.42, "loss": 0.5,
-        "num_examples": 1000, "router": "trained",
+        "num_examples": 1000, "unreadable": 0, "router": "trained",
         "timings": {1: timing(1, 400.0), 64: timing(64, 2345.6)} if timed else {},
     }  # fmt: skip
     return report.Row(model=model, seed=seed, e_c=e_c, accuracy=accuracy, **{**defaults, **fields})

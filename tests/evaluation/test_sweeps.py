@@ -10,6 +10,7 @@ from mone.errors import CheckpointError, ConfigError
 from mone.evaluation import sweep, sweeps, write_report
 from mone.evaluation.cost import count_macs
 from mone.evaluation.latency import Timing
+from mone.evaluation.report import Row
 from mone.models import vit_config
 
 
@@ -119,6 +120,17 @@ def test_overrides_do_not_make_different_runs_the_same(runs):
     result = sweep(["a", "b"], e_c=(0.6,), batch_sizes=(), overrides=overrides)
     assert [row.model for row in result.rows] == ["tiny (a)", "tiny (b)"]
     assert [row.num_examples for row in result.rows] == [6, 6]
+
+
+def test_unreadable_images_are_told():
+    shown = {
+        "model": "m", "method": "dense", "workdir": "", "seed": 0, "e_c": 1.0, "realised_e_c": 1.0,
+        "counts": (4,), "macs": 1, "mac_share": 1.0, "accuracy": 0.5, "loss": 1.0,
+        "router": "trained", "timings": {},
+    }  # fmt: skip
+    assert sweeps._unreadable([Row(**shown, num_examples=9, unreadable=0)]) == []
+    notes = sweeps._unreadable([Row(**shown, num_examples=7, unreadable=2)])
+    assert notes == ["2 of 9 images could not be read and do not count."]
 
 
 def test_data_in_several_places_is_told(runs):

@@ -4,6 +4,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from mone import config as config_lib
 from mone.errors import CheckpointError, ConfigError
@@ -43,7 +45,6 @@ def test_a_run_leaves_everything_in_its_directory(finished):
     config, workdir, result, seen = finished
     assert (workdir / "config.json").read_text() == config_lib.to_json(config)
     assert complete_steps(workdir) == [2, 4, 6]
-    assert list(workdir.glob("events.out.tfevents.*"))
     records = _records(workdir)
     assert [(r["kind"], r["step"]) for r in records] == [
         ("train", 1), ("train", 2), ("train", 3), ("eval", 3),
@@ -53,6 +54,45 @@ def test_a_run_leaves_everything_in_its_directory(finished):
     assert result == {"step": 6, "kind": "eval", **{k: records[-1][k] for k in result}}
     assert result["accuracy"].keys() == {"1"}
     assert result["num_examples"] == 30
+
+
+def _points(workdir):
+    """Return what TensorBoard shows: (tag, step): value."""
+    shown = EventAccumulator(str(workdir), {"tensors": 0})
+    shown.Reload()
+    return [
+        (tag, e.step, float(make_ndarray(e.tensor_proto)))
+        for tag in shown.Tags()["tensors"]
+        for e in shown.Tensors(tag)
+    ]
+
+
+def test_tensorboard_shows_what_metrics_jsonl_has(finished, tmp_path):
+    config, workdir, *_ = finished
+    stopped = tmp_path / "stopped"
+
+    def interrupt(record):
+        if record["step"] == 5:  # The checkpoint is that of step 4.
+            raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        train(config, stopped, on_progress=interrupt)
+    assert ("train/loss", 5) in [(tag, step) for tag, step, _ in _points(stopped)]
+    train(config, stopped)
+    for path in (workdir, stopped):
+        records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        written = [
+            (f"{r['kind']}/{k}" + (f"/{e_c}" if e_c else ""), r["step"], value)
+            for r in records
+            for k, v in r.items()
+            if k not in ("step", "kind")
+            for e_c, value in (v.items() if isinstance(v, dict) else [("", v)])
+        ]
+        shown = _points(path)
+        assert sorted(p[:2] for p in shown) == sorted(p[:2] for p in written)
+        np.testing.assert_allclose(
+            [p[2] for p in sorted(shown)], [p[2] for p in sorted(written)], rtol=1e-6
+        )
 
 
 def test_result_is_that_of_the_saved_averages(finished):
