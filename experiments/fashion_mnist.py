@@ -1,9 +1,11 @@
 """The Fashion-MNIST comparison: trains every model of it, then compares them.
 
     python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 \
-        [--groups=start,main,epochs,ablation] [--only=REGEX]
+        [--groups=main,dense,epochs,ablation] [--only=REGEX]
 
-Two trainings at a time, each on a core of its own, which is faster on 2 cores than one after
+Groups: "main" (equal training FLOPs), "dense" (ViTs of the narrower budgets, equal FLOPs too),
+"epochs" (equal epochs) and "ablation". What a run starts from is trained before it, whichever was
+asked for. Two trainings at a time, each on a core of its own, which is faster on 2 cores than one after
 the other. Started again it goes on: a run that is complete is only reported again. `--plan`
 prints what would be run and what it costs, in forward passes of the dense model. Ends with the
 reports of `mone sweep`, each with its table of accuracies at equal MACs.
@@ -26,7 +28,7 @@ from mone.models import ViTConfig, full_counts, vit_config
 from mone.training.budgets import BudgetSchedule
 
 EPOCHS = 0.5  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
-GROUPS = ("main", "epochs", "ablation")
+GROUPS = ("main", "dense", "epochs", "ablation")
 E_C = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 CHOICES = "(0.15,0.3,0.45,0.65,0.85)"  # Fewer than the paper's nine: each one compiles for itself.
 
@@ -42,7 +44,7 @@ class Run:
       share: Length, as a share of EPOCHS, or with `equal_flops` of MatViT's training FLOPs.
       equal_flops: Whether to match FLOPs.
       init_from: Another run, of the same seed, whose parameters start this one.
-      group: "main" (equal FLOPs), "epochs" (equal epochs) or "ablation".
+      group: One of GROUPS, or "start": trained only for what starts from it.
     """
 
     name: str
@@ -56,12 +58,13 @@ class Run:
 
 def runs() -> list[Run]:
     """Return the trainings of one seed, in an order in which each finds what it starts from."""
-    return [*_main(), *_equal_epochs(), *_ablation()]
+    return [*_main(), *_dense(), *_equal_epochs(), *_ablation()]
 
 
 # Runs of the main group that belong in another group's report too: MatViT's length is that of
 # equal epochs, and the ablation changes this MoNE.
 _BESIDE = {
+    "dense": ("MatViT", "MoNE", "ViT"),
     "epochs": ("MatViT",),
     "ablation": ("MatViT", "MoNE", "MoNE, paper", "MoNE, sandwich"),
 }
@@ -90,6 +93,14 @@ def _main() -> list[Run]:
         Run("MoNE, uniform", _SINGLE, ("budget.allocation=uniform",)),
         Run("MoNE, greedy", _SINGLE, ("budget.allocation=greedy",)),
     ]
+
+
+def _dense() -> list[Run]:
+    def run(e_c: float) -> Run:
+        name = f"ViT, e_c {e_c:g}, equal FLOPs"
+        return Run(name, "fashion_mnist/vit", narrow_vit(e_c), group="dense")
+
+    return [run(e_c) for e_c in E_C]
 
 
 def _equal_epochs() -> list[Run]:
@@ -214,6 +225,8 @@ def plan(seeds: list[int], groups: list[str], only: str, output: Path) -> list[J
     dense = step_macs(config_lib.load("fashion_mnist/vit"))
     jobs: dict[Path, Job] = {}
     chosen = [run for run in runs() if run.group in groups and re.search(only, run.name)]
+    sources = {run.init_from for run in chosen}
+    chosen = [run for run in runs() if run in chosen or run.name in sources]
     for group in dict.fromkeys(run.group for run in chosen):
         for seed in seeds:
             for run in (r for r in chosen if r.group == group):
@@ -254,7 +267,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("runs/fashion_mnist"))
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated")
-    parser.add_argument("--groups", default=",".join(("start", *GROUPS)), help="of runs")
+    parser.add_argument("--groups", default=",".join(GROUPS), help="of runs")
     parser.add_argument("--only", default="", help="regular expression on the names of runs")
     parser.add_argument("--plan", action="store_true", help="print what would be run")
     args = parser.parse_args()

@@ -30,6 +30,7 @@ def test_every_run_resolves_and_has_a_directory_of_its_own(script, tmp_path):
         assert config.seed == 1
         directories.add(workdir)
     assert len(directories) == len(script.runs())
+    assert {run.group for run in script.runs()} == {"start", *script.GROUPS}
 
 
 def test_equal_flops_are_those_of_matvit(script, tmp_path):
@@ -51,9 +52,25 @@ def test_equal_flops_are_those_of_matvit(script, tmp_path):
 
 def test_runs_that_only_others_start_from_need_no_report(script, tmp_path):
     jobs = script.plan([0], ["start"], "", tmp_path)
-    assert jobs
+    assert [job.run.name for job in jobs] == ["MatViT, half"]
     assert script.compare(jobs, tmp_path) == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_run_starts_from_is_trained_before_it(script, tmp_path):
+    for group, name, source in (
+        ("main", "MoNE from MatViT", "MatViT, half"),
+        ("epochs", "MoNE, after MatViT", "MatViT"),
+    ):
+        jobs = script.plan([0, 1], [group], f"^{name}$", tmp_path)
+        assert sorted((j.run.name, j.seed) for j in jobs) == sorted(
+            (n, seed) for n in (name, source) for seed in (0, 1)
+        )
+        done = {(j.run.name, j.seed): j.done for j in jobs}
+        for place, job in enumerate(jobs):
+            if job.run.init_from:
+                assert job.wait is done[source, job.seed]
+                assert job.run.init_from in [j.run.name for j in jobs[:place]]
 
 
 @pytest.mark.parametrize("e_c", [0.2, 0.5, 0.8])
