@@ -42,8 +42,8 @@ def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper
       c: The task.
       experts: E, the number of nested experts; widths halve from D downwards.
       e_c: Train and test at this effective capacity alone; 0: adaptive, one model for all.
-      recipe: "paper" trains one budget a step, drawn from the task's, as printed. "single" draws
-        from five, the full width among them, so that e_c = 1 is trained too and there are fewer
+      recipe: "paper" trains one budget a step, drawn from the nine printed. "single" draws from
+        five, the full width among them, so that e_c = 1 is trained too and there are fewer
         programs to compile. "sandwich" trains in each step the full width, a middle and a low
         budget; the logits of the full width are half of the others' target.
 
@@ -56,6 +56,8 @@ def mone(c: ConfigDict, experts: int = 4, e_c: float = 0.0, recipe: str = "paper
     c.model.method = "mone"
     c.model.num_experts = experts
     low = 0.5 ** (experts - 1)
+    if recipe == "paper":
+        c.budget.choices = TRAIN_CHOICES
     if recipe == "single":
         c.budget.choices = _spread(low, _SINGLE)
     if recipe == "sandwich":

@@ -8,6 +8,8 @@
 Hardware: as `imagenet1k/vit`; hours are not published.
 Cost, GMAC an image at e_c .2, .4, .6, .8, 1: Ti/16 .41, .62, .83, 1.04, 1.25; S/16 1.24, 2.06,
 2.89, 3.73, 4.57; B/16 4.1, 7.4, 10.7, 14.1, 17.5; L/16 13.8, 25.5, 37.3, 49.2, 61.2 (`mone cost`).
+Training, EFLOP (adaptive, 300 epochs, 3 forwards a step):
+Ti/16 1.77, S/16 6.14, B/16 22.7, L/16 78.6.
 Expect: Ti/16 at 0.8 GMAC (e_c .57 by our count) 71.4 % top-1 beside 71.3 of ViT-Ti/16, in the
 comparison with A-ViT of MoNE's paper (arXiv 2407.19985), whose recipe may be another; no figure
 is published for other sizes.

@@ -7,6 +7,7 @@
 Hardware and cost: S/16 `plain` takes 6 to 7 h for 90 epochs on a TPU v3-8 (big_vision,
 vit_s16_i1k); hours of the AugReg runs are not published. Ti/16 1.25, S/16 4.57, B/16 17.5, L/16
 61.2 GMAC an image at 224 pixels.
+Training, EFLOP (300 epochs, 3 forwards a step): Ti/16 2.85, S/16 10.4, B/16 39.9, L/16 140.
 Expect: S/16 `plain` 76.5 % top-1 in 90 epochs and 80 % in 300 (`--config.num_epochs=300`; arXiv
 2205.01580); fine-tuned at 384 pixels Ti/16 78.22, S/16 83.73, B/16 85.49, L/16 85.59
 (google-research/vision_transformer, README); Ti/16 71.3 in a table of MoNE's paper (arXiv

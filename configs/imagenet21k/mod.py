@@ -4,6 +4,7 @@
 
 Hardware: a TPU or GPU pod slice (batch 4096, bfloat16); hours are not published.
 Cost: Ti/16 .71, S/16 2.58, B/16 9.8, L/16 34.4 GMAC an image (`mone cost`); 300 epochs.
+Training, EFLOP (300 epochs, 3 forwards a step): Ti/16 18.0, S/16 65.7, B/16 250, L/16 875.
 Expect: MoNE's paper (arXiv 2407.19985) plots ImageNet-21k as curves, without a table.
 
 Data: the 21,843-class ImageNet-21k is not among the public TFDS builders. Prepare it under the

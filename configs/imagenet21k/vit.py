@@ -4,6 +4,7 @@
 
 Hardware: a TPU or GPU pod slice (batch 4096, bfloat16); hours are not published.
 Cost: Ti/16 1.25, S/16 4.58, B/16 17.5, L/16 61.3 GMAC an image; 300 epochs.
+Training, EFLOP (300 epochs, 3 forwards a step): Ti/16 31.8, S/16 117, B/16 445, L/16 1560.
 Expect: MoNE's paper (arXiv 2407.19985) plots ImageNet-21k as curves, without a table. After
 AugReg's fine-tuning on ImageNet-1k at 384 pixels (`imagenet1k/vit:S/16,init=DIR`) its authors
 list Ti/16 78.22, S/16 83.73, B/16 85.49, L/16 85.59 % top-1 (google-research/vision_transformer,

@@ -12,6 +12,7 @@ import pytest
 from mone import config
 from mone.configs import methods
 from mone.configs.base import base
+from mone.evaluation import count_macs
 from mone.models import SIZES, functional, vit_config
 from mone.training.budgets import BudgetSchedule
 from mone.training.optimiser import make_optimizer, make_schedule
@@ -133,6 +134,20 @@ def test_docstring_says_command_hardware_cost_and_what_to_expect(name):
         config.validate(config.load(command))
 
 
+@pytest.mark.parametrize("name", IMAGENET)
+def test_docstring_states_the_training_compute(name):
+    text = importlib.import_module(f"mone.configs.{name.replace('/', '.')}").__doc__
+    stated = re.search(r"Training, EFLOP \([^)]*300 epochs[^)]*\):\s(.*)\.", text)[1]
+    images = 14_197_122 - 51_200 if "21k" in name else 0.99 * 1_281_167
+    for item in stated.split(", "):
+        size, exaflop = item.split()
+        c = config.load(f"{name}:{size}")
+        cfg = vit_config(c.model)
+        draws = BudgetSchedule(c, cfg, 1).choices
+        macs = sum(count_macs(cfg, b).total for step in draws for b in step) / len(draws)
+        assert float(exaflop) == pytest.approx(3 * 2 * macs * images * 300 / 1e18, rel=5e-3)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -144,7 +159,15 @@ def test_docstring_says_command_hardware_cost_and_what_to_expect(name):
     ],
 )
 def test_takes_a_step_with_a_tiny_model(name):
-    c = config.load(name, TINY)
+    _takes_a_step(config.load(name, TINY))
+
+
+@pytest.mark.parametrize("name", ["imagenet1k/matvit", "fashion_mnist/mone"])
+def test_takes_a_step_nested_on_the_ffn_only(name):
+    _takes_a_step(config.load(name, [*TINY, "model.nest=ffn"]))
+
+
+def _takes_a_step(c):
     c.budget.choices, c.eval.e_c = (0.75,), (0.75,)
     config.validate(c)
     before, after, metrics = _one_step(config.to_json(_what_a_step_reads(c)))
