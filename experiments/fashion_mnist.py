@@ -1,11 +1,11 @@
 """The Fashion-MNIST comparison: trains every model of it, then compares them.
 
     python experiments/fashion_mnist.py --output=runs/fashion_mnist --seeds=0,1,2 \
-        [--groups=main,dense,epochs,ablation] [--only=REGEX]
+        [--groups=main,dense,epochs,ablation,long] [--only=REGEX]
 
 Groups: "main" (equal training FLOPs), "dense" (ViTs of the narrower budgets, equal FLOPs too),
-"epochs" (equal epochs) and "ablation". What a run starts from is trained before it, whichever was
-asked for. Two trainings at a time, each on a core of its own, which is faster on 2 cores than one
+"epochs" (equal epochs), "ablation" and "long" (equal FLOPs, four times as many). What a run starts
+from is trained before it, whichever was asked for. Two trainings at a time, each on a core of its own, which is faster on 2 cores than one
 after the other. Started again it goes on: a run that is complete is only reported again. `--plan`
 prints what would be run and what it costs, in forward passes of the dense model. Ends with the
 reports of `mone sweep`, each with its table of accuracies at equal MACs.
@@ -28,7 +28,7 @@ from mone.models import ViTConfig, full_counts, vit_config
 from mone.training.budgets import BudgetSchedule
 
 EPOCHS = 0.5  # Of each method at equal epochs; equal FLOPs means those of MatViT's.
-GROUPS = ("main", "dense", "epochs", "ablation")
+GROUPS = ("main", "dense", "epochs", "ablation", "long")
 E_C = (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 CHOICES = "(0.15,0.3,0.45,0.65,0.85)"  # Fewer than the paper's nine: each one compiles for itself.
 
@@ -58,7 +58,7 @@ class Run:
 
 def runs() -> list[Run]:
     """Return the trainings of one seed, in an order in which each finds what it starts from."""
-    return [*_main(), *_dense(), *_equal_epochs(), *_ablation()]
+    return [*_main(), *_dense(), *_equal_epochs(), *_ablation(), *_long()]
 
 
 # Runs of the main group that belong in another group's report too: MatViT's length is that of
@@ -137,6 +137,15 @@ def _ablation() -> list[Run]:
         Run("MatViT, AdamW", "fashion_mnist/matvit", _ADAMW, group="ablation"),
         Run("MoNE, nine budgets as printed", _PAPER, group="ablation"),
         *(Run(f"MoNE, {name}", _SINGLE, o, group="ablation") for name, o in changes.items()),
+    ]
+
+
+def _long() -> list[Run]:
+    """Whether the order of the main group holds in longer training."""
+    return [
+        Run("MatViT, long", "fashion_mnist/matvit", share=4, group="long"),
+        Run("MoNE, long", _SINGLE, share=4, group="long"),
+        Run("ViT, long", "fashion_mnist/vit", share=4, group="long"),
     ]
 
 
