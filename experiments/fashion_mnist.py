@@ -5,10 +5,11 @@
 
 Groups: "main" (equal training FLOPs), "dense" (ViTs of the narrower budgets, equal FLOPs too),
 "epochs" (equal epochs), "ablation" and "long" (equal FLOPs, four times as many). What a run starts
-from is trained before it, whichever was asked for. Two trainings at a time, each on a core of its own, which is faster on 2 cores than one
-after the other. Started again it goes on: a run that is complete is only reported again. `--plan`
-prints what would be run and what it costs, in forward passes of the dense model. Ends with the
-reports of `mone sweep`, each with its table of accuracies at equal MACs.
+from is trained before it, whichever was asked for. Two trainings at a time, each on a core of its
+own, which is faster on 2 cores than one after the other. Started again it goes on: a run that is
+complete is only reported again. `--plan` prints what would be run and what it costs, in forward
+passes of the dense model. Ends with the reports of `mone sweep`, each with its table of accuracies
+at equal MACs.
 """
 
 import argparse
